@@ -42,6 +42,18 @@ class MysqlStoreTest : public StoreCase {
   static void Execute(const std::string& sql) { Sql(sql); }
   [[nodiscard]] static std::string Ask(const std::string& sql) { return Root().Query(sql); }
 
+  [[nodiscard]] static std::uint64_t AdvanceAsLeaf() {
+    harness::DbSession leaf = Root();
+    leaf.Execute("BEGIN");
+    leaf.Execute("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'orders'");
+    const std::string max_id = leaf.Query("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'");
+    leaf.Execute("COMMIT");
+    return std::stoull(max_id);
+  }
+  static shm::IdRange TakeWhenUnlocked(Store& store, const LeaseRequest& request) {
+    return Take(store, request);
+  }
+
   // The writable columns, separated by commas.
   [[nodiscard]] static std::string Columns(const std::string& table) {
     return Ask(

@@ -31,7 +31,6 @@ namespace {
 using harness::DbServer;
 using harness::DbSession;
 using shm::IdRange;
-using shm::kMaxLimit;
 using std::chrono_literals::operator""ms;
 using std::chrono_literals::operator""s;
 using ::testing::HasSubstr;
@@ -68,43 +67,6 @@ TEST_F(MysqlStoreTest, SeveralTagsAreLeasedInOneTransaction) {
   EXPECT_EQ(leases.value()[50].status().code(), Code::kNoSuchTag);
 }
 
-TEST_F(MysqlStoreTest, ThreadsOfTwoHostsAndALeafServerNeverGetTheSameIds) {
-  constexpr std::uint64_t kThreads = 4;
-  constexpr std::uint64_t kLeases = 100;
-  CreateOrders(*OpenStore("setup"));
-  std::vector<std::vector<IdRange>> taken(kThreads + 1);
-  std::vector<std::thread> threads;
-  for (std::uint64_t t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      const auto store = OpenStore("host-" + std::to_string(t));
-      for (std::uint64_t i = 0; i < kLeases; ++i) {
-        taken[t].push_back(Take(*store, Request(1 + t * kLeases + i, 0, 1 + i % 7)));
-      }
-    });
-  }
-  threads.emplace_back([&] {
-    DbSession leaf = Root();
-    for (std::uint64_t i = 0; i < kLeases; ++i) {
-      leaf.Execute("BEGIN");
-      leaf.Execute("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'orders'");
-      const std::uint64_t max_id =
-          std::stoull(leaf.Query("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'"));
-      leaf.Execute("COMMIT");
-      taken[kThreads].push_back({max_id - 1000, max_id});
-    }
-  });
-  for (std::thread& thread : threads) thread.join();
-  std::vector<IdRange> all;
-  for (const auto& ranges : taken) all.insert(all.end(), ranges.begin(), ranges.end());
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::uint64_t ids = all[0].size();
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    ASSERT_LE(all[i - 1].limit, all[i].first) << "ids were leased twice";
-    ids += all[i].size();
-  }
-  EXPECT_EQ(MaxId(), std::to_string(ids + 1)) << "there is a gap without a reason";
-}
-
 // The table as Leaf's own script creates it.
 TEST_F(MysqlStoreTest, LeafsTableServesAsItStands) {
   Sql("CREATE TABLE `leaf_alloc` (`biz_tag` varchar(128) NOT NULL DEFAULT '',"
@@ -130,47 +92,6 @@ TEST_F(MysqlStoreTest, LeafsTableServesAsItStands) {
       << "new rows are tags at once";
 }
 
-TEST_F(MysqlStoreTest, StoreBelowTheMarkIsLiftedAndReported) {
-  const auto store = OpenWithOrders("a");
-  Result<Lease> lease = store->TakeLease(Request(1, 5000));
-  ASSERT_TRUE(lease.ok()) << lease.status().message();
-  EXPECT_EQ(lease.value().ids, (IdRange{5000, 6000}));
-  EXPECT_EQ(lease.value().lifted_from, 1U);
-  lease = store->TakeLease(Request(2, 6000));
-  EXPECT_EQ(lease.value().ids, (IdRange{6000, 7000}));
-  EXPECT_FALSE(lease.value().lifted_from.has_value());
-}
-
-TEST_F(MysqlStoreTest, MaxIdSetBackByHandIsLiftedByTheJournalOfAnyHost) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Sql("UPDATE leaf_alloc SET max_id = 1");
-  const Result<Lease> lease = b->TakeLease(Request(2));  // b has no mark
-  ASSERT_TRUE(lease.ok()) << lease.status().message();
-  EXPECT_EQ(lease.value().ids, (IdRange{1001, 2001}));
-  EXPECT_EQ(lease.value().lifted_from, 1U);
-}
-
-TEST_F(MysqlStoreTest, LastIdsAreLeasedAndThenNone) {
-  const auto store = OpenStore("a");
-  NewTag tag;
-  tag.tag = "orders";
-  tag.max_id = 1500;
-  ASSERT_TRUE(store->CreateTag(tag).ok());
-  EXPECT_EQ(Take(*store, Request(1)), (IdRange{1, 1001}));
-  EXPECT_EQ(Take(*store, Request(2)), (IdRange{1001, 1501}));
-  EXPECT_EQ(store->TakeLease(Request(3)).status().code(), Code::kOutOfIds);
-}
-
-TEST_F(MysqlStoreTest, NearTheEndOfTheNumbersNothingWraps) {
-  const auto store = OpenWithOrders("a");
-  Sql("UPDATE leaf_alloc SET max_id = 9223372036854775807 - 10");
-  EXPECT_EQ(Take(*store, Request(1)), (IdRange{kMaxLimit - 10, kMaxLimit}));
-  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kOutOfIds);
-  EXPECT_EQ(MaxId(), "9223372036854775807");
-}
-
 TEST_F(MysqlStoreTest, RowsThatMakeNoSenseAreNamedAndLeaseNothing) {
   const auto store = OpenWithOrders("a");
   const auto refused = [&](const std::string& change, const std::string& words) {
@@ -186,9 +107,6 @@ TEST_F(MysqlStoreTest, RowsThatMakeNoSenseAreNamedAndLeaseNothing) {
   refused("step = -1", "leaf_alloc.step of tag 'orders' is -1");
   Sql("UPDATE leaf_alloc SET max_id = 1, step = 2147483647");
   EXPECT_EQ(Take(*store, Request(1, 0, 2147483647)), (IdRange{1, 2147483648}));
-  Sql("DELETE FROM leaf_alloc");
-  EXPECT_EQ(store->TakeLease(Request(2, 5000)).status().code(), Code::kNoSuchTag);
-  EXPECT_EQ(Ask("SELECT COUNT(*) FROM leaf_alloc"), "0") << "never made again from 1";
 }
 
 TEST_F(MysqlStoreTest, TriggerThatUndoesTheAdvanceLeasesNothing) {
@@ -374,89 +292,6 @@ TEST_F(MysqlStoreTest, NameThatTheColumnCannotHaveIsNoTagAndHarmsNoOther) {
   }
 }
 
-// --- the journal
-
-TEST_F(MysqlStoreTest, EndsAreJournalledOnceAndOnlyIfTheyCanBeTrue) {
-  const auto store = OpenWithOrders("a");
-  for (std::uint64_t token : {1U, 2U, 3U}) Take(*store, Request(token));
-  EXPECT_EQ(store->CloseLeases({Closure(1, LeaseState::kExhausted, 999)}).code(), Code::kInvalid);
-  EXPECT_EQ(store->CloseLeases({Closure(1, LeaseState::kAbandoned, 1001)}).code(), Code::kInvalid);
-  EXPECT_EQ(store->CloseLeases({Closure(1, LeaseState::kReturned, 5)}).code(), Code::kInvalid);
-  ASSERT_TRUE(store
-                  ->CloseLeases({Closure(1, LeaseState::kExhausted, 1000),
-                                 Closure(2, LeaseState::kAbandoned, 10),
-                                 Closure(9, LeaseState::kAbandoned, 10)})
-                  .ok());
-  ASSERT_TRUE(store->CloseLeases({Closure(2, LeaseState::kAbandoned, 500)}).ok());
-  EXPECT_EQ(Journal(), "exhausted 1000/0/0,abandoned 10/0/990,active 0/0/0");
-  const auto abandoned = store->AbandonActive({});
-  ASSERT_TRUE(abandoned.ok()) << abandoned.status().message();
-  ASSERT_EQ(abandoned.value().size(), 1U);
-  EXPECT_EQ(abandoned.value()[0].token, TestToken(3));
-  EXPECT_EQ(Journal(), "exhausted 1000/0/0,abandoned 10/0/990,abandoned 0/0/1000");
-}
-
-// --- what this host knows
-
-TEST_F(MysqlStoreTest, TablesThatForgotAreReminded) {
-  const auto store = OpenWithOrders("a");
-  CreateTag(*store, "users");
-  HostMemory memory;
-  memory.marks = {{"orders", 5000}, {"gone", 700}, {"users", 1}};
-  memory.held = {{.token = TestToken(7), .tag = "orders", .ids = {4000, 5000}}};
-  const Result<Reconciliation> reconciliation = store->Reconcile(memory);
-  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
-  EXPECT_TRUE(reconciliation.value().forgot_leases);
-  EXPECT_EQ(reconciliation.value().lifted.size(), 2U);
-  EXPECT_EQ(reconciliation.value().restored.size(), 1U);
-  EXPECT_EQ(MaxId(), "5000");
-  EXPECT_EQ(MaxId("users"), "1");
-  EXPECT_EQ(Journal(), "active 0/0/0");
-  CreateTag(*store, "gone");
-  EXPECT_EQ(MaxId("gone"), "700");
-  // A lease that was journalled again is not handed back: other hosts may have leased its ids
-  // meanwhile.
-  Return(*store, 7, 100, ReturnOutcome::kAbandoned);
-  EXPECT_EQ(Journal(), "abandoned 100/0/900");
-  const Result<Reconciliation> again = store->Reconcile({.marks = {{"orders", 5000}}, .held = {}});
-  EXPECT_FALSE(again.value().forgot_leases);
-  EXPECT_TRUE(again.value().lifted.empty());
-}
-
-// --- tags
-
-TEST_F(MysqlStoreTest, TagsAreChangedWholeOrNotAtAll) {
-  const auto store = OpenWithOrders("a");
-  TagChange change;
-  change.tag = "orders";
-  change.step = 500;
-  change.description = "it's a \"test\"; DROP TABLE leaf_alloc; -- \\";
-  change.max_id = 1'000'000;
-  change.access = TagAccess::kSocket;
-  change.refill = {
-      .rule = RefillRule::kLeaf, .max_step = 5000, .max_prefetch = 20000, .outage_tolerance = 60s};
-  const Result<TagRecord> changed = store->ChangeTag(change);
-  ASSERT_TRUE(changed.ok()) << changed.status().message();
-  EXPECT_EQ(changed.value().step, 500U);
-  EXPECT_EQ(changed.value().description, change.description);
-  EXPECT_EQ(changed.value().max_id, 1'000'000U);
-  EXPECT_EQ(changed.value().access, TagAccess::kSocket);
-  EXPECT_EQ(changed.value().refill.rule, RefillRule::kLeaf);
-  EXPECT_EQ(changed.value().refill.max_prefetch, 20000U);
-  TagChange bad;
-  bad.tag = "orders";
-  bad.step = 15000;
-  bad.refill.max_prefetch = 20000;  // less than two steps
-  EXPECT_EQ(store->ChangeTag(bad).status().code(), Code::kInvalid);
-  EXPECT_EQ(store->FindTag("orders").value().step, 500U);
-  bad = {};
-  bad.tag = "nobody";
-  bad.step = 10;
-  EXPECT_EQ(store->ChangeTag(bad).status().code(), Code::kNoSuchTag);
-  EXPECT_EQ(store->ListTags().value().size(), 1U);
-  EXPECT_EQ(Ask("SELECT COUNT(*) FROM idd_tag"), "1");
-}
-
 // Without one snapshot, another host could hand a lease back between two of the audit's lists, and
 // max_id would lie below it.
 TEST_F(MysqlStoreTest, LedgerIsOfOneMomentWhileOthersLeaseAndHandBack) {
@@ -482,6 +317,39 @@ TEST_F(MysqlStoreTest, LedgerIsOfOneMomentWhileOthersLeaseAndHandBack) {
   busy.join();
   EXPECT_GE(input.ledger.journal.size(), 200U);
   EXPECT_EQ(input.ledger.tags.size(), 1U);
+}
+
+// More rows than one read returns, most of them of another tag.
+TEST_F(MysqlStoreTest, NewestOfTheWantedTagsAreFoundHoweverFarBack) {
+  const auto store = OpenStore("a");
+  const auto fill = [](const std::string& tag, std::uint64_t from, std::uint64_t to) {
+    Sql("INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) SELECT LPAD(seq, 32, '0'), '" +
+        tag + "', 'a', seq, seq + 1 FROM " + harness::Numbers(from, to));
+  };
+  fill("orders", 1, 3);
+  fill("users", 4, 25'000);
+  fill("orders", 25'001, 25'001);
+  LeaseFilter filter;
+  filter.among = {"orders"};
+  const auto firsts = [&store, &filter] {
+    std::string found;
+    const auto leases = store->ListLeases(filter);
+    EXPECT_TRUE(leases.ok()) << leases.status().message();
+    if (!leases.ok()) return found;
+    for (const LeaseRecord& lease : leases.value()) {
+      found += std::to_string(lease.ids.first) + " ";
+    }
+    return found;
+  };
+  filter.newest = 2;
+  EXPECT_EQ(firsts(), "3 25001 ");
+  filter.newest = 10;
+  EXPECT_EQ(firsts(), "1 2 3 25001 ");
+  filter.newest = 0;
+  EXPECT_EQ(firsts(), "1 2 3 25001 ");
+  filter.among = {"users"};
+  filter.newest = 20'000;
+  EXPECT_EQ(store->ListLeases(filter).value().size(), 20'000U);
 }
 
 TEST_F(MysqlStoreTest, LeasesOfAnIdAreFound) {

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "store/store.h"
 
@@ -26,6 +28,22 @@ inline LeaseRequest Request(std::uint64_t token, std::uint64_t mark = 0, std::ui
 
 inline LeaseClosure Closure(std::uint64_t token, LeaseState state, std::uint64_t claimed) {
   return {.token = TestToken(token), .tag = "orders", .state = state, .claimed = claimed};
+}
+
+inline Lease Held(std::uint64_t token, shm::IdRange ids) {
+  Lease lease;
+  lease.token = TestToken(token);
+  lease.tag = "orders";
+  lease.ids = ids;
+  return lease;
+}
+
+inline void ExpectDisjoint(std::vector<shm::IdRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    ASSERT_LE(ranges[i - 1].limit, ranges[i].first) << "ids were leased twice";
+  }
 }
 
 // Steps of tests on an allocator, with the tag "orders" (first id 1, step 1000).

@@ -5,15 +5,20 @@
 //   OpenStore(host)   a pointer to an open store of that host; all are on one database
 //   MaxId()           leaf_alloc.max_id of "orders", as text
 //   Journal()         "state claimed/returned/abandoned" of every lease, in order, joined with ","
+//   Execute(sql)      runs a statement as another program would; Ask(sql) returns its answer
+//   AdvanceAsLeaf()   takes a step of "orders" as a Leaf server does, and returns max_id
+//   TakeWhenUnlocked(store, request)   as Take(), where a busy disk may lock others out for long
 #ifndef IDD_TESTS_SUPPORT_STORE_CONTRACT_H_
 #define IDD_TESTS_SUPPORT_STORE_CONTRACT_H_
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "store/store.h"
@@ -23,6 +28,7 @@
 namespace idd::daemon {
 
 using shm::IdRange;
+using shm::kMaxLimit;
 
 template <typename Fixture>
 class StoreContract : public Fixture {
@@ -59,6 +65,103 @@ TYPED_TEST_P(StoreContract, TokenUsedTwiceLeasesNothing) {
   EXPECT_FALSE(store->TakeLease(Request(1)).ok());
   EXPECT_EQ(this->MaxId(), "1001");
   EXPECT_EQ(this->Take(*store, Request(2)), (IdRange{1001, 2001}));
+}
+
+TYPED_TEST_P(StoreContract, ThreadsOfSeveralHostsAndALeafServerNeverGetTheSameIds) {
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kLeases = 100;
+  StoreCase::CreateOrders(*this->OpenStore("setup"));
+  std::vector<std::vector<IdRange>> taken(kThreads + 1);
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const auto store = this->OpenStore("host-" + std::to_string(t));
+      for (std::uint64_t i = 0; i < kLeases; ++i) {
+        taken[t].push_back(
+            this->TakeWhenUnlocked(*store, Request(1 + t * kLeases + i, 0, 1 + i % 7)));
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    for (std::uint64_t i = 0; i < kLeases; ++i) {
+      const std::uint64_t max_id = this->AdvanceAsLeaf();
+      taken[kThreads].push_back({max_id - 1000, max_id});
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  std::vector<IdRange> all;
+  std::uint64_t ids = 0;
+  for (const auto& ranges : taken) {
+    for (const IdRange& range : ranges) {
+      all.push_back(range);
+      ids += range.size();
+    }
+  }
+  ASSERT_EQ(all.size(), (kThreads + 1) * kLeases);
+  ExpectDisjoint(all);
+  EXPECT_EQ(this->MaxId(), std::to_string(ids + 1)) << "there is a gap without a reason";
+}
+
+TYPED_TEST_P(StoreContract, MaxIdBelowTheMarkIsLifted) {
+  const auto store = this->OpenWithOrders("a");
+  const auto lease = store->TakeLease(Request(1, 50000));
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  EXPECT_EQ(lease.value().ids, (IdRange{50000, 51000}));
+  EXPECT_EQ(lease.value().lifted_from, 1U);
+  const auto next = store->TakeLease(Request(2, 51000));
+  ASSERT_TRUE(next.ok());
+  EXPECT_EQ(next.value().ids, (IdRange{51000, 52000}));
+  EXPECT_FALSE(next.value().lifted_from.has_value());
+}
+
+TYPED_TEST_P(StoreContract, MaxIdLoweredByHandIsLiftedAboveEveryHostsLeases) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  this->Take(*a, Request(1));
+  this->Take(*a, Request(2));
+  this->Execute("UPDATE leaf_alloc SET max_id = 1");
+  const auto lease = b->TakeLease(Request(3));  // b has no mark
+  ASSERT_TRUE(lease.ok()) << lease.status().message();
+  EXPECT_EQ(lease.value().ids, (IdRange{2001, 3001}));
+  EXPECT_EQ(lease.value().lifted_from, 1U);
+}
+
+TYPED_TEST_P(StoreContract, LeasesEndAtTheLargestAllowedId) {
+  const auto store = this->OpenStore("a");
+  NewTag tag;
+  tag.tag = "orders";
+  tag.start = 0;
+  tag.max_id = 1200;
+  ASSERT_TRUE(store->CreateTag(tag).ok());
+  EXPECT_EQ(this->Take(*store, Request(1)), (IdRange{0, 1000}));
+  EXPECT_EQ(this->Take(*store, Request(2)), (IdRange{1000, 1201}));
+  const Status status = store->TakeLease(Request(3)).status();
+  EXPECT_EQ(status.code(), Code::kOutOfIds);
+  EXPECT_NE(status.message().find("1200"), std::string::npos) << status.message();
+}
+
+TYPED_TEST_P(StoreContract, LastLeaseBelowTwoToThe63IsShortAndThenNothingIsLeft) {
+  const auto store = this->OpenWithOrders("a");
+  this->Execute("UPDATE leaf_alloc SET max_id = " + std::to_string(kMaxLimit - 1500));
+  EXPECT_EQ(this->Take(*store, Request(1)), (IdRange{kMaxLimit - 1500, kMaxLimit - 500}));
+  EXPECT_EQ(this->Take(*store, Request(2)), (IdRange{kMaxLimit - 500, kMaxLimit}));
+  for (std::uint64_t token = 3; token < 6; ++token) {
+    EXPECT_EQ(store->TakeLease(Request(token)).status().code(), Code::kOutOfIds);
+  }
+  EXPECT_EQ(this->MaxId(), std::to_string(kMaxLimit));
+  // The short lease goes back like any other.
+  this->Return(*store, 2, 499, ReturnOutcome::kLowered);
+  EXPECT_EQ(this->Take(*store, Request(6)), (IdRange{kMaxLimit - 1, kMaxLimit}));
+}
+
+TYPED_TEST_P(StoreContract, RowDeletedByHandIsNoSuchTagAndItsNamesakeStartsAboveTheJournal) {
+  const auto store = this->OpenWithOrders("a");
+  this->Take(*store, Request(1));
+  this->Execute("DELETE FROM leaf_alloc");
+  EXPECT_EQ(store->TakeLease(Request(2, 1001)).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(this->Ask("SELECT COUNT(*) FROM leaf_alloc"), "0") << "never made again from 1";
+  this->CreateOrders(*store);
+  EXPECT_EQ(this->Take(*store, Request(3)), (IdRange{1001, 2001}));
 }
 
 TYPED_TEST_P(StoreContract, TailGoesBackIntoMaxIdWhenNobodyLeasedAfter) {
@@ -210,6 +313,22 @@ TYPED_TEST_P(StoreContract, ClosureThatCannotBeTrueJournalsNothing) {
   EXPECT_EQ(this->Journal(), "active 0/0/0,active 0/0/0");
 }
 
+TYPED_TEST_P(StoreContract, ActiveLeasesOfThisHostAreAbandonedExceptThoseNamed) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  for (std::uint64_t token = 1; token <= 3; ++token) this->Take(*a, Request(token));
+  this->Take(*b, Request(4));
+  ASSERT_TRUE(a->CloseLeases({Closure(1, LeaseState::kExhausted, 1000)}).ok());
+  const auto abandoned = a->AbandonActive({TestToken(3)});
+  ASSERT_TRUE(abandoned.ok()) << abandoned.status().message();
+  ASSERT_EQ(abandoned.value().size(), 1U);
+  EXPECT_EQ(abandoned.value()[0].token, TestToken(2));
+  EXPECT_EQ(abandoned.value()[0].state, LeaseState::kAbandoned);
+  EXPECT_EQ(abandoned.value()[0].abandoned, 1000U);
+  EXPECT_EQ(this->Journal(), "exhausted 1000/0/0,abandoned 0/0/1000,active 0/0/0,active 0/0/0");
+  EXPECT_TRUE(a->AbandonActive({TestToken(3)}).value().empty());
+}
+
 TYPED_TEST_P(StoreContract, NamesakeOfADeletedTagStartsWhereItEnded) {
   const auto store = this->OpenWithOrders("a");
   this->Take(*store, Request(1));
@@ -300,6 +419,66 @@ TYPED_TEST_P(StoreContract, TailOfADeletedTagIsAbandoned) {
   EXPECT_EQ(this->MaxId(), "2001");
 }
 
+TYPED_TEST_P(StoreContract, DataSetThatKnowsItAllIsNotChangedByAReminder) {
+  const auto store = this->OpenWithOrders("a");
+  const IdRange ids = this->Take(*store, Request(1));
+  const auto reconciliation =
+      store->Reconcile({.marks = {{"orders", 1001}, {"orders", 7}}, .held = {Held(1, ids)}});
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  EXPECT_TRUE(reconciliation.value().lifted.empty());
+  EXPECT_TRUE(reconciliation.value().restored.empty());
+  EXPECT_FALSE(reconciliation.value().forgot_leases);
+  EXPECT_EQ(this->MaxId(), "1001");
+  EXPECT_EQ(this->Journal(), "active 0/0/0");
+  this->Execute("UPDATE leaf_alloc SET max_id = 7");
+  const auto lifted = store->Reconcile({.marks = {{"orders", 1001}}, .held = {}});
+  ASSERT_EQ(lifted.value().lifted.size(), 1U);
+  EXPECT_EQ(lifted.value().lifted[0].from, 7U);
+  EXPECT_EQ(lifted.value().lifted[0].to, 1001U);
+  EXPECT_FALSE(lifted.value().forgot_leases) << "the journal is unchanged: only max_id was moved";
+  EXPECT_EQ(this->MaxId(), "1001");
+}
+
+TYPED_TEST_P(StoreContract, OneHostsMarksKeepTheOthersFromItsIds) {
+  const auto a = this->OpenWithOrders("a");
+  const auto b = this->OpenStore("b");
+  const HostMemory memory{.marks = {{"orders", 5001}, {"users", 9001}, {"gone", 700}}, .held = {}};
+  const auto reconciliation = a->Reconcile(memory);
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  EXPECT_TRUE(reconciliation.value().forgot_leases);
+  EXPECT_EQ(reconciliation.value().lifted.size(), 3U);
+  EXPECT_EQ(this->Take(*b, Request(1, 11)), (IdRange{5001, 6001}));
+  // Also for a tag that is created later, and with a lower start.
+  NewTag tag;
+  tag.tag = "users";
+  tag.start = 1;
+  EXPECT_EQ(b->CreateTag(tag).status().code(), Code::kInvalid);
+  this->Execute("INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('users', 1, 10)");
+  LeaseRequest request = Request(2, 0, 10);
+  request.tag = "users";
+  EXPECT_EQ(this->Take(*b, request), (IdRange{9001, 9011}));
+  this->CreateTag(*b, "gone");
+  EXPECT_EQ(b->FindTag("gone").value().next_id, 700U);
+  const auto again = a->Reconcile(memory);
+  EXPECT_TRUE(again.value().lifted.empty()) << "a second time changes nothing";
+  EXPECT_FALSE(again.value().forgot_leases);
+}
+
+TYPED_TEST_P(StoreContract, HeldLeaseIsJournalledAgainAndNeverHandedBack) {
+  const auto store = this->OpenWithOrders("a");
+  const auto reconciliation =
+      store->Reconcile({.marks = {{"orders", 3001}}, .held = {Held(7, {2001, 3001})}});
+  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
+  ASSERT_EQ(reconciliation.value().restored.size(), 1U);
+  EXPECT_TRUE(reconciliation.value().forgot_leases);
+  EXPECT_EQ(this->Journal(), "active 0/0/0");
+  EXPECT_TRUE(store->AbandonActive({TestToken(7)}).value().empty());
+  // Another host may have leased these ids from this data set.
+  this->Return(*store, 7, 400, ReturnOutcome::kAbandoned);
+  EXPECT_EQ(this->MaxId(), "3001");
+  EXPECT_EQ(this->Journal(), "abandoned 400/0/600");
+}
+
 // Regression: SqliteStore did not look at them, so that a host that had noted ceilings on MySQL and
 // moved to a file left the file below ids that other hosts had been granted.
 TYPED_TEST_P(StoreContract, CeilingsLiftTheTagAsMarksDo) {
@@ -312,6 +491,40 @@ TYPED_TEST_P(StoreContract, CeilingsLiftTheTagAsMarksDo) {
   EXPECT_EQ(reconciliation.value().lifted_to_ceilings, 1U);
   EXPECT_EQ(this->MaxId(), "5001");
   EXPECT_EQ(this->Take(*store, Request(1)), (IdRange{5001, 6001}));
+}
+
+TYPED_TEST_P(StoreContract, TagIsChangedWithinWhatWasLeasedAndWholeOrNotAtAll) {
+  const auto store = this->OpenWithOrders("a");
+  this->Take(*store, Request(1));
+  TagChange change{.tag = "orders", .step = 500, .max_id = 1000};
+  change.description = "it's a \"test\"; DROP TABLE leaf_alloc; -- \\";
+  change.access = TagAccess::kSocket;
+  change.refill = {.rule = RefillRule::kLeaf,
+                   .max_step = 5000,
+                   .max_prefetch = 20000,
+                   .outage_tolerance = std::chrono::seconds(60)};
+  const auto changed = store->ChangeTag(change);
+  ASSERT_TRUE(changed.ok()) << changed.status().message();
+  EXPECT_EQ(changed.value().step, 500U);
+  EXPECT_EQ(changed.value().description, change.description);
+  EXPECT_EQ(changed.value().max_id, 1000U);
+  EXPECT_EQ(changed.value().access, TagAccess::kSocket);
+  EXPECT_EQ(changed.value().refill.rule, RefillRule::kLeaf);
+  EXPECT_EQ(changed.value().refill.max_prefetch, 20000U);
+  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kOutOfIds);
+  const std::vector<TagChange> wrong = {
+      {.tag = "orders", .step = 60, .max_id = 999},
+      {.tag = "orders", .step = 60, .max_id = kMaxLimit},
+      {.tag = "orders", .step = 15000, .refill = {.max_prefetch = 20000}},  // less than two steps
+      {.tag = "orders", .step = 0}};
+  for (const TagChange& bad : wrong) {
+    EXPECT_EQ(store->ChangeTag(bad).status().code(), Code::kInvalid);
+    EXPECT_EQ(store->FindTag("orders").value().step, 500U) << "half a change was kept";
+  }
+  change = {.tag = "other", .step = 5, .max_id = 10};
+  EXPECT_EQ(store->ChangeTag(change).status().code(), Code::kNoSuchTag);
+  EXPECT_EQ(store->ListTags().value().size(), 1U);
+  EXPECT_EQ(this->Ask("SELECT COUNT(*) FROM idd_tag"), "1") << "policy of a tag that is not there";
 }
 
 TYPED_TEST_P(StoreContract, OrderIsHostUnlessItIsSet) {
@@ -366,14 +579,21 @@ TYPED_TEST_P(StoreContract, RandomHistoriesGoAsTheModelSays) {
 
 REGISTER_TYPED_TEST_SUITE_P(
     StoreContract, LeasesAreContiguousAndJournalled, TokenUsedTwiceLeasesNothing,
+    ThreadsOfSeveralHostsAndALeafServerNeverGetTheSameIds, MaxIdBelowTheMarkIsLifted,
+    MaxIdLoweredByHandIsLiftedAboveEveryHostsLeases, LeasesEndAtTheLargestAllowedId,
+    LastLeaseBelowTwoToThe63IsShortAndThenNothingIsLeft,
+    RowDeletedByHandIsNoSuchTagAndItsNamesakeStartsAboveTheJournal,
     TailGoesBackIntoMaxIdWhenNobodyLeasedAfter, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap,
     TailIsListedWhenSomebodyLeasedAfter, OwnReturnedRangesAreTakenBackFirstAndInOrder,
     LeaseThatMustRiseTakesNoReturnedRange, ReturnedRangeBelowFloorOrMarkIsLeftAlone,
     ReturnIsStaleUnlessTheLeaseIsActiveAndOurs, ReturnOfNothingOrOfMoreThanThereIsIsInvalid,
     LeasesAreClosedOnceAndOnlyTheirOwners, ClosureThatCannotBeTrueJournalsNothing,
-    NamesakeOfADeletedTagStartsWhereItEnded, DeletionGivesListedRangesUpAndTheSumsStayTrue,
-    LiftedTagLeasesNothingBelowAgain, TailThatReachesOverALiftIsAbandoned,
-    TailOfADeletedTagIsAbandoned, CeilingsLiftTheTagAsMarksDo, OrderIsHostUnlessItIsSet,
+    ActiveLeasesOfThisHostAreAbandonedExceptThoseNamed, NamesakeOfADeletedTagStartsWhereItEnded,
+    DeletionGivesListedRangesUpAndTheSumsStayTrue, LiftedTagLeasesNothingBelowAgain,
+    TailThatReachesOverALiftIsAbandoned, TailOfADeletedTagIsAbandoned,
+    DataSetThatKnowsItAllIsNotChangedByAReminder, OneHostsMarksKeepTheOthersFromItsIds,
+    HeldLeaseIsJournalledAgainAndNeverHandedBack, CeilingsLiftTheTagAsMarksDo,
+    TagIsChangedWithinWhatWasLeasedAndWholeOrNotAtAll, OrderIsHostUnlessItIsSet,
     RandomHistoriesGoAsTheModelSays);
 
 }  // namespace idd::daemon

@@ -223,33 +223,6 @@ TEST_F(SqliteStoreTest, TagIsNotCreatedTwice) {
   EXPECT_NE(status.message().find("already exists"), std::string::npos) << status.message();
 }
 
-TEST_F(SqliteStoreTest, TagIsChangedWithinWhatWasLeased) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  TagChange change;
-  change.tag = "orders";
-  change.step = 50;
-  change.max_id = 1000;
-  change.description = "no more";
-  const auto changed = store->ChangeTag(change);
-  ASSERT_TRUE(changed.ok()) << changed.status().message();
-  EXPECT_EQ(changed.value().step, 50U);
-  EXPECT_EQ(changed.value().max_id, 1000U);
-  EXPECT_EQ(changed.value().description, "no more");
-  EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kOutOfIds);
-  change.max_id = 999;
-  change.step = 60;
-  EXPECT_EQ(store->ChangeTag(change).status().code(), Code::kInvalid);
-  EXPECT_EQ(store->FindTag("orders").value().step, 50U) << "half a change was kept";
-  change.max_id = kMaxLimit;
-  EXPECT_EQ(store->ChangeTag(change).status().code(), Code::kInvalid);
-  change = {"orders", 0, {}, {}};
-  EXPECT_EQ(store->ChangeTag(change).status().code(), Code::kInvalid);
-  change = {"other", 5, 10, {}};
-  EXPECT_EQ(store->ChangeTag(change).status().code(), Code::kNoSuchTag);
-  EXPECT_EQ(Sql(path_, "SELECT count(*) FROM idd_tag"), "1") << "policy of a tag that is not there";
-}
-
 TEST_F(SqliteStoreTest, ReturnedRangeAboveALoweredLargestIdIsNotTakenBack) {
   const auto a = OpenStore("a");
   CreateOrders(*a);

@@ -34,37 +34,6 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Sqlite, WorkerContract, SqliteStoreTest);
 
 // --- leasing
 
-TEST_F(SqliteStoreTest, ThreadsOfTwoHostsNeverGetTheSameIds) {
-  constexpr std::uint64_t kThreads = 4;
-  constexpr std::uint64_t kLeases = 250;
-  CreateOrders(*OpenStore("setup"));
-  std::vector<std::vector<IdRange>> taken(kThreads);
-  std::vector<std::thread> threads;
-  for (std::uint64_t t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      const auto store = OpenStore(t % 2 == 0 ? "a" : "b");
-      for (std::uint64_t i = 0; i < kLeases; ++i) {
-        const Result<Lease> lease =
-            WhenUnlocked([&] { return store->TakeLease(Request(t * kLeases + i, 0, 1 + i % 7)); });
-        ASSERT_TRUE(lease.ok()) << lease.status().message();
-        taken[t].push_back(lease.value().ids);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::vector<IdRange> all;
-  std::uint64_t ids = 0;
-  for (const auto& ranges : taken) {
-    for (const IdRange& range : ranges) {
-      all.push_back(range);
-      ids += range.size();
-    }
-  }
-  ASSERT_EQ(all.size(), kThreads * kLeases);
-  ExpectDisjoint(all);
-  EXPECT_EQ(MaxId(), std::to_string(ids + 1)) << "there is a gap without a reason";
-}
-
 TEST_F(SqliteStoreTest, RowsMadeForLeafServeAsTheyStand) {
   Sql(path_,
       "CREATE TABLE leaf_alloc(biz_tag VARCHAR(128) NOT NULL DEFAULT '', max_id BIGINT(20)"
@@ -104,32 +73,6 @@ TEST_F(SqliteStoreTest, UnknownTagIsNoSuchTagAndStaysUnknown) {
   EXPECT_EQ(Sql(path_, "SELECT count(*) FROM leaf_alloc"), "0");
 }
 
-TEST_F(SqliteStoreTest, RowDeletedByHandIsNoSuchTagAndItsNamesakeStartsAboveTheJournal) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
-  Sql(path_, "DELETE FROM leaf_alloc");
-  EXPECT_EQ(store->TakeLease(Request(2, 1001)).status().code(), Code::kNoSuchTag);
-  CreateOrders(*store);
-  EXPECT_EQ(Take(*store, Request(3)), (IdRange{1001, 2001}));
-}
-
-// --- the end of the id space
-
-TEST_F(SqliteStoreTest, LastLeaseBelowTwoToThe63IsShortAndThenNothingIsLeft) {
-  const auto store = OpenWithOrders("a");
-  Sql(path_, "UPDATE leaf_alloc SET max_id = " + std::to_string(kMaxLimit - 1500));
-  EXPECT_EQ(Take(*store, Request(1)), (IdRange{kMaxLimit - 1500, kMaxLimit - 500}));
-  EXPECT_EQ(Take(*store, Request(2)), (IdRange{kMaxLimit - 500, kMaxLimit}));
-  for (std::uint64_t token = 3; token < 6; ++token) {
-    EXPECT_EQ(store->TakeLease(Request(token)).status().code(), Code::kOutOfIds);
-  }
-  EXPECT_EQ(Sql(path_, "SELECT typeof(max_id)||max_id FROM leaf_alloc"),
-            "integer9223372036854775807");
-  // The short lease goes back like any other.
-  Return(*store, 2, 499, ReturnOutcome::kLowered);
-  EXPECT_EQ(Take(*store, Request(6)), (IdRange{kMaxLimit - 1, kMaxLimit}));
-}
-
 TEST_F(SqliteStoreTest, MarkAtTheEndOfTheNumbersIsOutOfIdsAndNeverWraps) {
   const auto store = OpenWithOrders("a");
   EXPECT_EQ(store->TakeLease(Request(1, kMaxLimit)).status().code(), Code::kOutOfIds);
@@ -137,45 +80,7 @@ TEST_F(SqliteStoreTest, MarkAtTheEndOfTheNumbersIsOutOfIdsAndNeverWraps) {
   EXPECT_EQ(Take(*store, Request(2, kMaxLimit - 1)), (IdRange{kMaxLimit - 1, kMaxLimit}));
 }
 
-TEST_F(SqliteStoreTest, LeasesEndAtTheLargestAllowedId) {
-  const auto store = OpenStore("a");
-  NewTag tag;
-  tag.tag = "orders";
-  tag.start = 0;
-  tag.max_id = 1200;
-  ASSERT_TRUE(store->CreateTag(tag).ok());
-  EXPECT_EQ(Take(*store, Request(1)), (IdRange{0, 1000}));
-  EXPECT_EQ(Take(*store, Request(2)), (IdRange{1000, 1201}));
-  const Status status = store->TakeLease(Request(3)).status();
-  EXPECT_EQ(status.code(), Code::kOutOfIds);
-  EXPECT_NE(status.message().find("1200"), std::string::npos) << status.message();
-}
-
 // --- a store that went backwards
-
-TEST_F(SqliteStoreTest, MaxIdBelowTheMarkIsLifted) {
-  const auto store = OpenWithOrders("a");
-  const auto lease = store->TakeLease(Request(1, 50000));
-  ASSERT_TRUE(lease.ok()) << lease.status().message();
-  EXPECT_EQ(lease.value().ids, (IdRange{50000, 51000}));
-  EXPECT_EQ(lease.value().lifted_from, 1U);
-  const auto next = store->TakeLease(Request(2, 51000));
-  ASSERT_TRUE(next.ok());
-  EXPECT_EQ(next.value().ids, (IdRange{51000, 52000}));
-  EXPECT_FALSE(next.value().lifted_from.has_value());
-}
-
-TEST_F(SqliteStoreTest, MaxIdLoweredByHandIsLiftedAboveEveryHostsLeases) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  Take(*a, Request(1));
-  Take(*a, Request(2));
-  Sql(path_, "UPDATE leaf_alloc SET max_id = 1");
-  const auto lease = b->TakeLease(Request(3));  // b has no mark
-  ASSERT_TRUE(lease.ok()) << lease.status().message();
-  EXPECT_EQ(lease.value().ids, (IdRange{2001, 3001}));
-  EXPECT_EQ(lease.value().lifted_from, 1U);
-}
 
 TEST_F(SqliteStoreTest, MaxIdLoweredByHandIsLiftedAboveListedRanges) {
   const auto a = OpenWithOrders("a");
@@ -185,13 +90,6 @@ TEST_F(SqliteStoreTest, MaxIdLoweredByHandIsLiftedAboveListedRanges) {
   Sql(path_, "UPDATE leaf_alloc SET max_id = 1");
   const auto b = OpenStore("b");
   EXPECT_EQ(Take(*b, Request(2)), (IdRange{1001, 2001}));
-}
-
-TEST_F(SqliteStoreTest, MaxIdBelowTheFloorIsLifted) {
-  const auto store = OpenWithOrders("a");
-  LeaseRequest request = Request(1);
-  request.floor = 300;
-  EXPECT_EQ(Take(*store, request), (IdRange{300, 1300}));
 }
 
 // The store cannot distinguish a mark that a crash left after a hand-back from a backup that was
@@ -241,92 +139,7 @@ TEST_F(SqliteStoreTest, BackupWithAListedRangeDoesNotLeaseItAgain) {
   ExpectDisjoint({handed_out, next});
 }
 
-// --- the journal
-
-TEST_F(SqliteStoreTest, ActiveLeasesOfThisHostAreAbandonedExceptThoseNamed) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  for (std::uint64_t token = 1; token <= 3; ++token) Take(*a, Request(token));
-  Take(*b, Request(4));
-  ASSERT_TRUE(a->CloseLeases({Closure(1, LeaseState::kExhausted, 1000)}).ok());
-  const auto abandoned = a->AbandonActive({TestToken(3)});
-  ASSERT_TRUE(abandoned.ok()) << abandoned.status().message();
-  ASSERT_EQ(abandoned.value().size(), 1U);
-  EXPECT_EQ(abandoned.value()[0].token, TestToken(2));
-  EXPECT_EQ(abandoned.value()[0].state, LeaseState::kAbandoned);
-  EXPECT_EQ(abandoned.value()[0].abandoned, 1000U);
-  EXPECT_EQ(Journal(), "exhausted 1000/0/0,abandoned 0/0/1000,active 0/0/0,active 0/0/0");
-  EXPECT_TRUE(a->AbandonActive({TestToken(3)}).value().empty());
-}
-
 // --- what this host has recorded and the data set may lack
-
-Lease Held(std::uint64_t token, IdRange ids) {
-  Lease lease;
-  lease.token = TestToken(token);
-  lease.tag = "orders";
-  lease.ids = ids;
-  return lease;
-}
-
-TEST_F(SqliteStoreTest, DataSetThatKnowsItAllIsNotChangedByAReminder) {
-  const auto store = OpenWithOrders("a");
-  const IdRange ids = Take(*store, Request(1));
-  const auto reconciliation =
-      store->Reconcile({.marks = {{"orders", 1001}, {"orders", 7}}, .held = {Held(1, ids)}});
-  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
-  EXPECT_TRUE(reconciliation.value().lifted.empty());
-  EXPECT_TRUE(reconciliation.value().restored.empty());
-  EXPECT_FALSE(reconciliation.value().forgot_leases);
-  EXPECT_EQ(MaxId(), "1001");
-  EXPECT_EQ(Journal(), "active 0/0/0");
-  Sql(path_, "UPDATE leaf_alloc SET max_id = 7");
-  const auto lifted = store->Reconcile({.marks = {{"orders", 1001}}, .held = {}});
-  ASSERT_EQ(lifted.value().lifted.size(), 1U);
-  EXPECT_EQ(lifted.value().lifted[0].from, 7U);
-  EXPECT_EQ(lifted.value().lifted[0].to, 1001U);
-  EXPECT_FALSE(lifted.value().forgot_leases) << "the journal is unchanged: only max_id was moved";
-  EXPECT_EQ(MaxId(), "1001");
-}
-
-TEST_F(SqliteStoreTest, OneHostsMarksKeepTheOthersFromItsIds) {
-  const auto a = OpenWithOrders("a");
-  const auto b = OpenStore("b");
-  const auto reconciliation =
-      a->Reconcile({.marks = {{"orders", 5001}, {"users", 9001}}, .held = {}});
-  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
-  EXPECT_TRUE(reconciliation.value().forgot_leases);
-  EXPECT_EQ(reconciliation.value().lifted.size(), 2U);
-  EXPECT_EQ(Take(*b, Request(1, 11)), (IdRange{5001, 6001}));
-  // Also for a tag that is created later, and with a lower start.
-  NewTag tag;
-  tag.tag = "users";
-  tag.start = 1;
-  EXPECT_EQ(b->CreateTag(tag).status().code(), Code::kInvalid);
-  Sql(path_, "INSERT INTO leaf_alloc(biz_tag, max_id, step) VALUES('users', 1, 10)");
-  LeaseRequest request = Request(2, 0, 10);
-  request.tag = "users";
-  EXPECT_EQ(Take(*b, request), (IdRange{9001, 9011}));
-  EXPECT_TRUE(a->Reconcile({.marks = {{"orders", 5001}, {"users", 9001}}, .held = {}})
-                  .value()
-                  .lifted.empty())
-      << "a second time changes nothing";
-}
-
-TEST_F(SqliteStoreTest, HeldLeaseIsJournalledAgainAndNeverHandedBack) {
-  const auto store = OpenWithOrders("a");
-  const auto reconciliation =
-      store->Reconcile({.marks = {{"orders", 3001}}, .held = {Held(7, {2001, 3001})}});
-  ASSERT_TRUE(reconciliation.ok()) << reconciliation.status().message();
-  ASSERT_EQ(reconciliation.value().restored.size(), 1U);
-  EXPECT_TRUE(reconciliation.value().forgot_leases);
-  EXPECT_EQ(Journal(), "active 0/0/0");
-  EXPECT_TRUE(store->AbandonActive({TestToken(7)}).value().empty());
-  // Another host may have leased these ids from this data set.
-  Return(*store, 7, 400, ReturnOutcome::kAbandoned);
-  EXPECT_EQ(MaxId(), "3001");
-  EXPECT_EQ(Journal(), "abandoned 400/0/600");
-}
 
 // The copy is older than a stop: the tail of the lease was handed back and leased again.
 TEST_F(SqliteStoreTest, ActiveLeaseOfAnOlderCopySharesNoIdsWithTheLeaseThatFollowedIt) {

@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -66,14 +65,6 @@ inline int InChild(const std::function<int()>& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-inline void ExpectDisjoint(std::vector<shm::IdRange> ranges) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (std::size_t i = 1; i < ranges.size(); ++i) {
-    ASSERT_LE(ranges[i - 1].limit, ranges[i].first) << "ids were leased twice";
-  }
-}
-
 // Repeats `operation` while other processes keep the file locked for longer than SQLite waits, as
 // happens on a busy disk. kBusy is a certain refusal: nothing was done.
 template <typename Operation>
@@ -114,8 +105,18 @@ class SqliteStoreTest : public StoreCase {
   }
 
   void Execute(const std::string& sql) const { EXPECT_EQ(Sql(path_, sql), ""); }
+  [[nodiscard]] std::string Ask(const std::string& sql) const { return Sql(path_, sql); }
+  [[nodiscard]] std::uint64_t AdvanceAsLeaf() const {
+    return std::stoull(Ask(
+        "UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = 'orders' RETURNING max_id"));
+  }
+  static shm::IdRange TakeWhenUnlocked(Store& store, const LeaseRequest& request) {
+    const Result<Lease> lease = WhenUnlocked([&] { return store.TakeLease(request); });
+    EXPECT_TRUE(lease.ok()) << lease.status().message();
+    return lease.ok() ? lease.value().ids : shm::IdRange{};
+  }
   [[nodiscard]] std::string MaxId() const {
-    return Sql(path_, "SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'");
+    return Ask("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'");
   }
   // "state claimed/returned/abandoned" for every lease.
   [[nodiscard]] std::string Journal() const {

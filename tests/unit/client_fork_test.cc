@@ -27,6 +27,25 @@
 namespace idd::client {
 namespace {
 
+// Runs `child` in a forked child.
+pid_t Fork(const std::function<int()>& child) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::alarm(90);
+    ::_exit(child());
+  }
+  return pid;
+}
+
+// Its result; 0 is success.
+int ResultOf(pid_t child) {
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+int InChild(const std::function<int()>& child) { return ResultOf(Fork(child)); }
+
 // --- fork
 
 // The child shares the parent's socket: its output could end up between two halves of a request of
@@ -34,24 +53,14 @@ namespace {
 TEST_F(ClientTest, ForkedChildThatTakesTheMarkSendsNothingOnTheParentsConnection) {
   DaemonRing ring(1);
   ring.writer.Publish({1, 101}, 0, 11);
-  FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {
-    if (request.type() == FrameType::kAttach) ring.Grant(self, request);
-    if (request.type() == FrameType::kClaim) {
-      self.Reply(request, wire::ClaimReply{.first = 900, .count = 1});
-    }
-    return request.type() != FrameType::kHello;
-  });
+  FakeDaemon daemon(path_, Granting(ring, wire::ClaimReply{.first = 900, .count = 1}));
   const std::unique_ptr<Client> client = Open();
   Tag* const tag = client->OpenTag("orders").value();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(10);
+  const pid_t child = Fork([&] {
     const Result<IdRange> ids = Claim(*tag, 100);
-    ::_exit(ids.ok() && ids.value() == (IdRange{1, 101}) ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return ids.ok() && ids.value() == (IdRange{1, 101}) ? 0 : 1;
+  });
+  EXPECT_EQ(ResultOf(child), 0);
   EXPECT_EQ(Claim(*tag).value(), (IdRange{900, 901})) << "the daemon has read all that was sent";
   EXPECT_EQ(daemon.Count(FrameType::kRefill), 0);
 }
@@ -71,44 +80,33 @@ TEST_F(ClientTest, ForkedChildGetsAConnectionOfItsOwnAndTheParentGoesOn) {
   const std::unique_ptr<Client> client = Open();
   Tag* const tag = client->OpenTag("orders").value();
   EXPECT_EQ(Claim(*tag).value().first / 1000, 1U);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(10);
+  const pid_t child = Fork([&] {
     const Result<IdRange> ids = Claim(*tag);
-    ::_exit(ids.ok() && ids.value().first / 1000 == 2 ? 0 : 1);
-  }
+    return ids.ok() && ids.value().first / 1000 == 2 ? 0 : 1;
+  });
   EXPECT_EQ(Claim(*tag).value().first / 1000, 1U);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(ResultOf(child), 0);
   EXPECT_EQ(Claim(*tag).value().first / 1000, 1U) << "the parent's connection is untouched";
   EXPECT_EQ(daemon.connections(), 2);
 }
 
 TEST_F(ClientTest, ForkWhileAThreadWaitsDisturbsNeitherSide) {
   const DaemonRing ring(1);
-  FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {
-    if (request.type() == FrameType::kAttach) ring.Grant(self, request);
-    return request.type() == FrameType::kAttach;
-  });
+  FakeDaemon daemon(path_, Granting(ring));
   const std::unique_ptr<Client> client = Open();
   Tag* const tag = client->OpenTag("orders").value();
   Result<IdRange> waited = Status(Code::kTimeout, "not yet");
   std::thread waiter([&] { waited = Claim(*tag); });
   const Request of_parent = daemon.Next().value();
-  const pid_t child =
-      ::fork();  // the waiter leads, or is about to: its locks are copied as they are
-  if (child == 0) {
-    ::alarm(10);
+  // The waiter leads, or is about to: its locks are copied as they are
+  const pid_t child = Fork([&] {
     const Result<IdRange> ids = Claim(*tag);
-    ::_exit(ids.ok() && ids.value() == IdRange{30, 31} ? 0 : 1);
-  }
+    return ids.ok() && ids.value() == IdRange{30, 31} ? 0 : 1;
+  });
   const Request of_child = daemon.Next().value();
   EXPECT_NE(of_child.connection, of_parent.connection);
   daemon.Reply(of_child, wire::ClaimReply{.first = 30, .count = 1});
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(ResultOf(child), 0);
   daemon.Reply(of_parent, wire::ClaimReply{.first = 20, .count = 1});
   waiter.join();
   ASSERT_TRUE(waited.ok()) << waited.status().message();
@@ -117,24 +115,14 @@ TEST_F(ClientTest, ForkWhileAThreadWaitsDisturbsNeitherSide) {
 
 TEST_F(ClientTest, ChildThatClosesTheInheritedClientHarmsNoOther) {
   const DaemonRing ring(1);
-  FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {
-    if (request.type() == FrameType::kAttach) ring.Grant(self, request);
-    if (request.type() == FrameType::kClaim) {
-      self.Reply(request, wire::ClaimReply{.first = 20, .count = 1});
-    }
-    return request.type() != FrameType::kHello;
-  });
+  FakeDaemon daemon(path_, Granting(ring, wire::ClaimReply{.first = 20, .count = 1}));
   std::unique_ptr<Client> client = Open();
   Tag* const tag = client->OpenTag("orders").value();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(10);
+  const pid_t child = Fork([&] {
     client.reset();
-    ::_exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return 0;
+  });
+  EXPECT_EQ(ResultOf(child), 0);
   EXPECT_EQ(Claim(*tag).value(), (IdRange{20, 21}));
   EXPECT_EQ(daemon.connections(), 1);
 }
@@ -173,26 +161,8 @@ class Strangers {
 
 class ClosedDescriptorsTest : public ClientTest {
  protected:
-  // Runs `child` in a forked child and returns its result; 0 is success.
-  static int InChild(const std::function<int()>& child) {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::alarm(90);
-      ::_exit(child());
-    }
-    int status = 0;
-    if (::waitpid(pid, &status, 0) != pid) return -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
   DaemonRing ring_{1};
-  FakeDaemon daemon_{path_, [this](FakeDaemon& self, const Request& request) {
-                       if (request.type() == FrameType::kAttach) ring_.Grant(self, request);
-                       if (request.type() == FrameType::kClaim) {
-                         self.Reply(request, wire::ClaimReply{.first = 900, .count = 1});
-                       }
-                       return request.type() != FrameType::kHello;
-                     }};
+  FakeDaemon daemon_{path_, Granting(ring_, wire::ClaimReply{.first = 900, .count = 1})};
   std::unique_ptr<Client> client_ = Open(std::chrono::seconds(30));
   Tag* const tag_ = client_->OpenTag("orders").value();
 };

@@ -86,6 +86,20 @@ struct DaemonRing {
   RingWriter writer;
 };
 
+// The handler of a daemon that attaches its clients to the ring, and leaves CLAIM to the test, or
+// answers it with `reply`.
+inline FakeDaemon::Handler Granting(const DaemonRing& ring,
+                                    const std::optional<wire::ClaimReply>& reply = std::nullopt) {
+  return [&ring, reply](FakeDaemon& self, const Request& request) {
+    if (request.type() == FrameType::kAttach) ring.Grant(self, request);
+    if (request.type() == FrameType::kClaim && reply.has_value()) {
+      self.Reply(request, *reply, "as told");
+    }
+    return request.type() == FrameType::kAttach ||
+           (reply.has_value() && request.type() != FrameType::kHello);
+  };
+}
+
 // The number of rings that this process has mapped.
 inline int MappedRings() {
   std::ifstream maps("/proc/self/maps");
@@ -154,11 +168,7 @@ class ClientTest : public ConnectionTest {
   // Opens a tag whose ring is dry, and claims `count` ids, which the daemon answers with `reply`.
   Result<IdRange> ClaimAnsweredBy(wire::ClaimReply reply, std::uint64_t count = 10) {
     const DaemonRing ring(1);
-    FakeDaemon daemon(path_, [&](FakeDaemon& self, const Request& request) {
-      if (request.type() == FrameType::kAttach) ring.Grant(self, request);
-      if (request.type() == FrameType::kClaim) self.Reply(request, reply, "as told");
-      return request.type() != FrameType::kHello;
-    });
+    FakeDaemon daemon(path_, Granting(ring, reply));
     const std::unique_ptr<Client> client = Open();
     return Claim(*client->OpenTag("orders").value(), count);
   }

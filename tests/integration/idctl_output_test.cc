@@ -154,7 +154,9 @@ TEST_F(IdctlOutput, EveryHelpHasAnExample) {
     to_see.pop_back();
     Words words = command;
     words.emplace_back("--help");
-    const std::string help = Run(words, {}).out;
+    const auto [exit_status, help, err] = Run(words, {});
+    EXPECT_EQ(exit_status, 0) << Text(words);
+    EXPECT_EQ(err, "") << Text(words);
     for (const std::string& name : Listed(help)) {
       to_see.push_back(command);
       to_see.back().push_back(name);
@@ -185,7 +187,8 @@ TEST_F(IdctlOutput, FullDiskIsAnError) {
     const ScopedFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
     const Ended ended = Run(words, {}, full.get());
     EXPECT_EQ(ended.exit_status, 1) << Text(words);
-    EXPECT_THAT(ended.err, HasSubstr("No space left on device")) << Text(words);
+    EXPECT_THAT(ended.err, ContainsRegex("^idctl: [^\n]*No space left on device[^\n]*\n$"))
+        << Text(words);
   }
 }
 

@@ -5,16 +5,13 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,13 +24,19 @@
 #include "idd/base/scoped_fd.h"
 #include "idd/shm/abi.h"
 #include "idd/wire/frames.h"
+#include "support/fake_daemon.h"
 #include "support/idctl_documents.h"
+#include "support/run_tool.h"
 #include "support/temp_dir.h"
 
 namespace idd::tools {
 namespace {
 
 using std::chrono::milliseconds;
+using testing_support::FakeDaemon;
+using testing_support::ListenAt;
+using testing_support::Request;
+using wire::FrameType;
 
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -44,92 +47,28 @@ ScopedFd MakeDocument(std::string_view text, int seals = kSeals) {
   return fd;
 }
 
-void SendFrame(int socket, std::vector<std::byte> frame, int fd = -1) {
-  iovec part{.iov_base = frame.data(), .iov_len = frame.size()};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  if (fd >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-  }
-  ::sendmsg(socket, &message, MSG_NOSIGNAL);
+wire::AdminReply ReplyWith(std::uint32_t status, std::uint64_t bytes) {
+  return {.status = status, .reserved = 0, .document_bytes = bytes};
 }
 
-// The next frame; empty if the client is gone.
-std::vector<std::byte> ReceiveFrame(int socket) {
-  std::vector<std::byte> bytes(wire::kMaxFrameBytes);
-  const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), 0);
-  bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  return bytes;
-}
+// A daemon on a socket of its own, whose handler gets the requests. It answers HELLO itself unless
+// the handler does.
+struct Daemon {
+  explicit Daemon(FakeDaemon::Handler handler) : fake(path, std::move(handler)) {}
 
-wire::FrameHeader HeaderOf(const std::vector<std::byte>& frame) {
-  wire::FrameHeader header;
-  if (frame.size() >= sizeof(header)) std::memcpy(&header, frame.data(), sizeof(header));
-  return header;
-}
-
-void AnswerHello(int socket, wire::HelloReply reply = {}) {
-  const std::vector<std::byte> frame = ReceiveFrame(socket);
-  SendFrame(socket, wire::BuildReply(wire::FrameType::kHello, HeaderOf(frame).request_id, reply));
-}
-
-void AnswerAdmin(int socket, std::uint64_t id, std::uint32_t status, std::uint64_t bytes, int fd) {
-  const wire::AdminReply reply{.status = status, .reserved = 0, .document_bytes = bytes};
-  SendFrame(socket, wire::BuildReply(wire::FrameType::kAdmin, id, reply), fd);
-}
-
-// Answers HELLO, then receives one admin request and returns its id.
-std::uint64_t ReceiveAdmin(int socket) {
-  AnswerHello(socket);
-  return HeaderOf(ReceiveFrame(socket)).request_id;
-}
-
-// Listens on its own socket and runs a script for every connection, one after the other.
-class FakeDaemon {
- public:
-  using Script = std::function<void(int socket)>;
-
-  explicit FakeDaemon(Script script, int backlog = 8) : script_(std::move(script)) {
-    listener_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
-    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-    EXPECT_EQ(::listen(listener_.get(), backlog), 0);
-    if (script_) thread_ = std::thread([this] { Serve(); });
-  }
-  ~FakeDaemon() {
-    ::shutdown(listener_.get(), SHUT_RDWR);
-    if (thread_.joinable()) thread_.join();
-  }
-  FakeDaemon(const FakeDaemon&) = delete;
-  FakeDaemon& operator=(const FakeDaemon&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  void Serve() {
-    while (true) {
-      const ScopedFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (!connection.valid()) return;
-      script_(connection.get());
-    }
-  }
-
-  Script script_;
-  const harness::TempDir dir_;
-  const std::string path_ = dir_.File("idd.sock");
-  ScopedFd listener_;
-  std::thread thread_;
+  const harness::TempDir dir;
+  const std::string path = dir.File("idd.sock");
+  FakeDaemon fake;
 };
+
+// Calls `answer` for the admin request.
+FakeDaemon::Handler OnRequest(std::function<void(FakeDaemon&, const Request&)> answer) {
+  return [answer = std::move(answer)](FakeDaemon& daemon, const Request& request) {
+    if (request.type() != FrameType::kAdmin) return false;
+    answer(daemon, request);
+    return true;
+  };
+}
 
 // For tests that must end long before this limit: only a defect reaches kOnlyByADefect.
 constexpr milliseconds kDeadline(60'000);
@@ -138,41 +77,42 @@ constexpr milliseconds kOnlyByADefect(30'000);
 Deadline Later() { return Deadline::After(kDeadline); }
 
 // One complete admin exchange.
-Result<JsonDocument> Ask(const FakeDaemon& daemon, Deadline deadline = Later()) {
-  Result<AdminClient> client = AdminClient::Connect(daemon.path(), deadline);
+Result<JsonDocument> Ask(const std::string& path, Deadline deadline = Later()) {
+  Result<AdminClient> client = AdminClient::Connect(path, deadline);
   if (!client.ok()) return client.status();
   return client.value().Request(AdminRequest("status"), deadline);
 }
+Result<JsonDocument> AskOf(FakeDaemon::Handler handler) {
+  return Ask(Daemon(std::move(handler)).path);
+}
 
 // The client's result for one reply to its admin request.
-Result<JsonDocument> AskWithReply(std::uint32_t status, std::uint64_t bytes, int fd) {
-  const FakeDaemon daemon(
-      [&](int socket) { AnswerAdmin(socket, ReceiveAdmin(socket), status, bytes, fd); });
-  return Ask(daemon);
+Result<JsonDocument> AskWithReply(std::uint32_t status, std::uint64_t bytes,
+                                  const std::vector<int>& fds) {
+  return AskOf(OnRequest([&](FakeDaemon& daemon, const Request& request) {
+    daemon.Reply(request, ReplyWith(status, bytes), {}, fds);
+  }));
 }
 
 Result<JsonDocument> AskWithDocument(std::uint32_t status, std::string_view text,
                                      int seals = kSeals) {
   const ScopedFd document = MakeDocument(text, seals);
-  return AskWithReply(status, text.size(), document.get());
+  return AskWithReply(status, text.size(), {document.get()});
 }
 
 TEST(AdminClientTest, SaysHelloThenReturnsTheDocument) {
   wire::HelloRequest hello;
   std::string request;
-  const FakeDaemon daemon([&](int socket) {
-    const std::vector<std::byte> first = ReceiveFrame(socket);
-    std::memcpy(&hello, first.data() + sizeof(wire::FrameHeader), sizeof(hello));
-    SendFrame(socket, wire::BuildReply(wire::FrameType::kHello, HeaderOf(first).request_id,
-                                       wire::HelloReply{}));
-    const std::vector<std::byte> second = ReceiveFrame(socket);
-    request.assign(reinterpret_cast<const char*>(second.data()) + sizeof(wire::FrameHeader),
-                   second.size() - sizeof(wire::FrameHeader));
+  const Result<JsonDocument> document = AskOf([&](FakeDaemon& daemon, const Request& frame) {
+    if (frame.type() == FrameType::kHello) {
+      hello = frame.As<wire::HelloRequest>();
+      return false;
+    }
+    request.assign(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
     const std::string text = R"({"b": 18446744073709551615, "a": []})";
-    const ScopedFd document = MakeDocument(text);
-    AnswerAdmin(socket, HeaderOf(second).request_id, 0, text.size(), document.get());
+    const ScopedFd memory = MakeDocument(text);
+    return daemon.Reply(frame, ReplyWith(0, text.size()), {}, {memory.get()});
   });
-  Result<JsonDocument> document = Ask(daemon);
   ASSERT_TRUE(document.ok()) << document.status().message();
   EXPECT_EQ(document.value().json().dump(), R"({"b":18446744073709551615,"a":[]})");
   EXPECT_EQ(hello.abi_version, shm::kAbiVersion);
@@ -187,7 +127,7 @@ TEST(AdminClientTest, ARefusalHasTheDaemonsCodeAndSentence) {
 }
 
 TEST(AdminClientTest, ARefusalWithoutASentenceNamesTheCode) {
-  const Status status = AskWithReply(4, 0, -1).status();
+  const Status status = AskWithReply(4, 0, {}).status();
   EXPECT_EQ(status.code(), Code::kDenied);
   EXPECT_NE(status.message().find("DENIED"), std::string::npos);
   EXPECT_EQ(AskWithDocument(4, R"({"error": 5})").status().code(), Code::kDenied);
@@ -222,9 +162,9 @@ TEST(AdminClientTest, ADescriptorThatIsNotAMemfdIsIncompatible) {
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const ScopedFd reader(ends[0]);
   const ScopedFd writer(ends[1]);
-  EXPECT_EQ(AskWithReply(0, 2, reader.get()).status().code(), Code::kIncompatible);
+  EXPECT_EQ(AskWithReply(0, 2, {reader.get()}).status().code(), Code::kIncompatible);
   const ScopedFd zero(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
-  EXPECT_EQ(AskWithReply(0, 2, zero.get()).status().code(), Code::kIncompatible);
+  EXPECT_EQ(AskWithReply(0, 2, {zero.get()}).status().code(), Code::kIncompatible);
 }
 
 TEST(AdminClientTest, AnImpossibleLengthIsIncompatible) {
@@ -232,85 +172,84 @@ TEST(AdminClientTest, AnImpossibleLengthIsIncompatible) {
   for (const std::uint64_t bytes :
        {std::uint64_t{0}, std::uint64_t{3}, std::uint64_t{wire::kMaxAdminReplyBytes},
         std::uint64_t{wire::kMaxAdminReplyBytes} + 1, ~std::uint64_t{0}}) {
-    EXPECT_EQ(AskWithReply(0, bytes, document.get()).status().code(), Code::kIncompatible) << bytes;
+    EXPECT_EQ(AskWithReply(0, bytes, {document.get()}).status().code(), Code::kIncompatible)
+        << bytes;
   }
 }
 
 TEST(AdminClientTest, AMissingDocumentIsIncompatible) {
-  EXPECT_EQ(AskWithReply(0, 2, -1).status().code(), Code::kIncompatible);
+  EXPECT_EQ(AskWithReply(0, 2, {}).status().code(), Code::kIncompatible);
 }
 
 TEST(AdminClientTest, TruncatedFramesAreIncompatible) {
-  const wire::AdminReply reply{.status = 0, .reserved = 0, .document_bytes = 2};
   for (const std::size_t bytes :
        {std::size_t{1}, std::size_t{23}, std::size_t{24}, std::size_t{30}, std::size_t{39}}) {
-    const FakeDaemon daemon([&](int socket) {
-      auto frame = wire::BuildReply(wire::FrameType::kAdmin, ReceiveAdmin(socket), reply);
+    const auto truncate = [&](FakeDaemon& daemon, const Request& request) {
+      auto frame = wire::BuildReply(FrameType::kAdmin, request.header.request_id, ReplyWith(0, 2));
       frame.resize(bytes);
-      SendFrame(socket, frame);
-    });
-    EXPECT_EQ(Ask(daemon).status().code(), Code::kIncompatible) << bytes;
+      daemon.Send(request.connection, frame);
+    };
+    EXPECT_EQ(AskOf(OnRequest(truncate)).status().code(), Code::kIncompatible) << bytes;
   }
 }
 
 TEST(AdminClientTest, AShortPayloadIsIncompatible) {
-  const FakeDaemon daemon([](int socket) {
-    const std::uint64_t id = ReceiveAdmin(socket);
-    const std::array<std::byte, 8> payload{};
-    SendFrame(socket, wire::BuildFrame(wire::FrameType::kAdmin, true, id, payload));
-  });
-  EXPECT_EQ(Ask(daemon).status().code(), Code::kIncompatible);
+  const auto shorten = [](FakeDaemon& daemon, const Request& request) {
+    daemon.Reply(request, std::uint64_t{0});
+  };
+  EXPECT_EQ(AskOf(OnRequest(shorten)).status().code(), Code::kIncompatible);
 }
 
 TEST(AdminClientTest, ALateReplyToAnotherRequestIsSkipped) {
   const ScopedFd wrong = MakeDocument("[1]");
   const ScopedFd right = MakeDocument("[2]");
-  const FakeDaemon daemon([&](int socket) {
-    const std::uint64_t id = ReceiveAdmin(socket);
-    AnswerAdmin(socket, id + 1000, 0, 3, wrong.get());
-    AnswerAdmin(socket, id, 0, 3, right.get());
-  });
-  Result<JsonDocument> document = Ask(daemon);
+  const auto answer_both = [&](FakeDaemon& daemon, const Request& request) {
+    daemon.Send(
+        request.connection,
+        wire::BuildReply(FrameType::kAdmin, request.header.request_id + 1000, ReplyWith(0, 3)),
+        {wrong.get()});
+    daemon.Reply(request, ReplyWith(0, 3), {}, {right.get()});
+  };
+  const Result<JsonDocument> document = AskOf(OnRequest(answer_both));
   ASSERT_TRUE(document.ok()) << document.status().message();
   EXPECT_EQ(document.value().json().dump(), "[2]");
 }
 
 TEST(AdminClientTest, ARefusedHelloSaysWhy) {
-  const FakeDaemon refusing([](int socket) {
+  const auto refuse = [](FakeDaemon& daemon, const Request& request) {
     wire::HelloReply reply;
     reply.status = static_cast<std::uint32_t>(Code::kIncompatible);
-    AnswerHello(socket, reply);
-  });
-  EXPECT_EQ(Ask(refusing).status().code(), Code::kIncompatible);
-
-  const FakeDaemon closing([](int socket) {
-    const std::uint64_t id = HeaderOf(ReceiveFrame(socket)).request_id;
+    return daemon.Reply(request, reply);
+  };
+  EXPECT_EQ(AskOf(refuse).status().code(), Code::kIncompatible);
+  const auto deny = [](FakeDaemon& daemon, const Request& request) {
     const wire::StatusReply reply{.status = 4, .reserved = 0};
-    SendFrame(socket, wire::BuildReply(wire::FrameType::kError, id, reply, "uid 5 may not"));
-  });
-  const Status status = Ask(closing).status();
+    return daemon.Send(
+        request.connection,
+        wire::BuildReply(FrameType::kError, request.header.request_id, reply, "uid 5 may not"));
+  };
+  const Status status = AskOf(deny).status();
   EXPECT_EQ(status.code(), Code::kDenied);
   EXPECT_NE(status.message().find("uid 5 may not"), std::string::npos) << status.message();
 }
 
 TEST(AdminClientTest, AnAbsentDaemonIsUnavailableAtOnce) {
   const MonotonicTime start = MonotonicClock::now();
-  std::string path;
-  {
-    const FakeDaemon daemon(nullptr);
-    path = daemon.path();
-  }
-  EXPECT_EQ(AdminClient::Connect(path, Later()).status().code(), Code::kUnavailable);
+  const harness::TempDir dir;
+  ListenAt(dir.File("idd.sock")).reset();
+  EXPECT_EQ(AdminClient::Connect(dir.File("idd.sock"), Later()).status().code(),
+            Code::kUnavailable);
   EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect);
 }
 
 TEST(AdminClientTest, ADaemonThatDoesNotAcceptIsUnavailableAtTheDeadline) {
   for (const int backlog : {8, 0}) {
-    const FakeDaemon daemon(nullptr, backlog);
+    const harness::TempDir dir;
+    const ScopedFd listener = ListenAt(dir.File("idd.sock"), backlog);
     const MonotonicTime start = MonotonicClock::now();
     for (int i = 0; i < 3; ++i) {  // fills the short backlog, then finds it full
       const Deadline deadline = Deadline::After(milliseconds(100));
-      EXPECT_EQ(Ask(daemon, deadline).status().code(), Code::kUnavailable);
+      EXPECT_EQ(Ask(dir.File("idd.sock"), deadline).status().code(), Code::kUnavailable);
     }
     EXPECT_GE(MonotonicClock::now() - start, milliseconds(300));
     EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect);
@@ -318,40 +257,42 @@ TEST(AdminClientTest, ADaemonThatDoesNotAcceptIsUnavailableAtTheDeadline) {
 }
 
 TEST(AdminClientTest, ADaemonThatStopsAnsweringIsUnavailableAtTheDeadline) {
-  std::atomic<bool> may_end = false;
-  const auto wait = [&may_end](int) {
-    while (!may_end) std::this_thread::sleep_for(milliseconds(5));
-  };
-  const FakeDaemon mute(wait);
-  const FakeDaemon stalling([&wait](int socket) {
-    ReceiveAdmin(socket);
-    wait(socket);
-  });
-  for (const FakeDaemon* daemon : {&mute, &stalling}) {
+  const Daemon mute([](FakeDaemon&, const Request&) { return true; });
+  const Daemon stalling(OnRequest([](FakeDaemon&, const Request&) {}));
+  for (const Daemon* daemon : {&mute, &stalling}) {
     const MonotonicTime start = MonotonicClock::now();
-    const Status status = Ask(*daemon, Deadline::After(milliseconds(150))).status();
+    const Status status = Ask(daemon->path, Deadline::After(milliseconds(150))).status();
     EXPECT_EQ(status.code(), Code::kUnavailable) << status.message();
     EXPECT_GE(MonotonicClock::now() - start, milliseconds(150));
     EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect);
   }
-  may_end = true;
 }
 
 TEST(AdminClientTest, ADaemonThatClosesMidwayIsUnavailable) {
-  const FakeDaemon at_once([](int) {});
-  EXPECT_EQ(Ask(at_once).status().code(), Code::kUnavailable);
-  const FakeDaemon after_hello([](int socket) { AnswerHello(socket); });
-  EXPECT_EQ(Ask(after_hello).status().code(), Code::kUnavailable);
-  const FakeDaemon after_request([](int socket) { ReceiveAdmin(socket); });
-  EXPECT_EQ(Ask(after_request).status().code(), Code::kUnavailable);
+  const harness::TempDir dir;
+  const ScopedFd listener = ListenAt(dir.File("idd.sock"));
+  std::thread accepts(
+      [&listener] { ScopedFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)).reset(); });
+  EXPECT_EQ(Ask(dir.File("idd.sock")).status().code(), Code::kUnavailable);
+  accepts.join();
+  for (const FrameType last : {FrameType::kHello, FrameType::kAdmin}) {
+    const auto close = [last](FakeDaemon& daemon, const Request& request) {
+      if (request.type() == last) daemon.Close(request.connection);
+      return request.type() == last;
+    };
+    EXPECT_EQ(AskOf(close).status().code(), Code::kUnavailable);
+  }
+  const auto after_hello = [](FakeDaemon& daemon, const Request& request) {
+    daemon.Reply(request, wire::HelloReply{});
+    daemon.Close(request.connection);
+    return true;
+  };
+  EXPECT_EQ(AskOf(after_hello).status().code(), Code::kUnavailable);
 }
 
 TEST(AdminClientTest, ARequestTooLongForAFrameIsInvalid) {
-  const FakeDaemon daemon([](int socket) {
-    AnswerHello(socket);
-    ReceiveFrame(socket);
-  });
-  Result<AdminClient> client = AdminClient::Connect(daemon.path(), Later());
+  const Daemon daemon(nullptr);
+  Result<AdminClient> client = AdminClient::Connect(daemon.path, Later());
   ASSERT_TRUE(client.ok()) << client.status().message();
   AdminRequest request("tag.set");
   request.Set("description", std::string(20'000, 'x'));
@@ -360,40 +301,28 @@ TEST(AdminClientTest, ARequestTooLongForAFrameIsInvalid) {
 
 // --- The whole tool.
 
-struct Ran {
-  ExitStatus exit = ExitStatus::kDone;
-  std::string out;
-  std::string err;
+struct Answered : Ran {
   Json request;
 };
 
-std::string Contents(int fd) {
-  std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
-  EXPECT_EQ(::pread(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-  return text;
+Ran RunAt(const std::string& socket, std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), {"--socket", socket.c_str()});
+  return RunTool(arguments);
 }
 
 // Runs idctl against a daemon that answers the request with `status` and `text`.
-Ran RunAgainst(std::vector<const char*> arguments, std::uint32_t status, std::string text) {
+Answered RunAgainst(const std::vector<const char*>& arguments, std::uint32_t status,
+                    const std::string& text) {
   std::string request;
-  const ScopedFd out(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  Ran ran;
+  Answered ran;
   {
-    const FakeDaemon daemon([&](int socket) {
-      AnswerHello(socket);
-      const std::vector<std::byte> frame = ReceiveFrame(socket);
-      if (frame.size() < sizeof(wire::FrameHeader)) return;
-      request.assign(reinterpret_cast<const char*>(frame.data()) + sizeof(wire::FrameHeader),
-                     frame.size() - sizeof(wire::FrameHeader));
-      const ScopedFd document = MakeDocument(text);
-      AnswerAdmin(socket, HeaderOf(frame).request_id, status, text.size(), document.get());
-    });
-    arguments.insert(arguments.begin(), {"idctl", "--socket", daemon.path().c_str()});
-    ran.exit = RunIdctl(static_cast<int>(arguments.size()), arguments.data(), out.get(), err.get());
+    const ScopedFd document = MakeDocument(text);
+    const Daemon daemon(OnRequest([&](FakeDaemon& fake, const Request& frame) {
+      request.assign(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size());
+      fake.Reply(frame, ReplyWith(status, text.size()), {}, {document.get()});
+    }));
+    static_cast<Ran&>(ran) = RunAt(daemon.path, arguments);
   }
-  ran.out = Contents(out.get());
-  ran.err = Contents(err.get());
   ran.request = Json::parse(request, nullptr, false);
   return ran;
 }
@@ -404,8 +333,8 @@ constexpr const char* kTag =
         "description": "d", "update_time": "t", "returned": []}})";
 
 TEST(IdctlDoctorTest, ADaemonWithoutDoctorIsToBeRestarted) {
-  const Ran ran = RunAgainst({"doctor"}, static_cast<std::uint32_t>(Code::kInvalid),
-                             R"({"error": "unknown operation 'doctor'"})");
+  const Answered ran = RunAgainst({"doctor"}, static_cast<std::uint32_t>(Code::kInvalid),
+                                  R"({"error": "unknown operation 'doctor'"})");
   EXPECT_EQ(ran.request, Json::parse(R"({"op": "doctor"})"));
   EXPECT_EQ(ran.exit, ExitStatus::kFailed);
   EXPECT_NE(ran.out.find("problem  versions     this idd is older than idctl"), std::string::npos)
@@ -415,7 +344,7 @@ TEST(IdctlDoctorTest, ADaemonWithoutDoctorIsToBeRestarted) {
 
 TEST(IdctlDoctorTest, ADaemonThatSendsNonsenseIsAProblemOfVersions) {
   for (const char* text : {"[]", "{}", R"({"daemon": 7})", "nonsense"}) {
-    const Ran ran = RunAgainst({"--json", "doctor"}, 0, text);
+    const Answered ran = RunAgainst({"--json", "doctor"}, 0, text);
     EXPECT_EQ(ran.exit, ExitStatus::kFailed) << text;
     const Json document = Json::parse(ran.out, nullptr, false);
     ASSERT_TRUE(document.is_object()) << ran.out;
@@ -426,12 +355,11 @@ TEST(IdctlDoctorTest, ADaemonThatSendsNonsenseIsAProblemOfVersions) {
 }
 
 TEST(IdctlDoctorTest, ADaemonThatLeavesBeforeItsAnswerIsOutOfReach) {
-  const FakeDaemon daemon([](int socket) { static_cast<void>(ReceiveAdmin(socket)); });
-  const ScopedFd out(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  const std::vector<const char*> arguments = {"idctl", "--socket", daemon.path().c_str(), "doctor"};
-  EXPECT_EQ(RunIdctl(4, arguments.data(), out.get(), err.get()), ExitStatus::kUnreachable);
-  EXPECT_NE(Contents(out.get()).find("problem  daemon "), std::string::npos);
+  const Daemon daemon(
+      OnRequest([](FakeDaemon& fake, const Request& request) { fake.Close(request.connection); }));
+  const Ran ran = RunAt(daemon.path, {"doctor"});
+  EXPECT_EQ(ran.exit, ExitStatus::kUnreachable);
+  EXPECT_NE(ran.out.find("problem  daemon "), std::string::npos);
 }
 
 TEST(IdctlTest, SendsWhatWasAskedFor) {
@@ -505,7 +433,7 @@ TEST(IdctlTest, SendsWhatWasAskedFor) {
        R"({"ok": true, "tags": [], "findings": []})"},
   };
   for (const Case& each : cases) {
-    const Ran ran = RunAgainst(each.arguments, 0, each.reply);
+    const Answered ran = RunAgainst(each.arguments, 0, each.reply);
     EXPECT_EQ(ran.exit, ExitStatus::kDone) << ran.err;
     EXPECT_EQ(ran.request.dump(), each.request);
     EXPECT_EQ(ran.err, "");
@@ -535,7 +463,7 @@ TEST(IdctlTest, JsonPrintsTheDocumentAsItCame) {
 
 TEST(IdctlTest, ADocumentThatLacksAFieldFailsInBothFormats) {
   for (const char* format : {"--json", "--timeout=5000"}) {
-    const Ran ran = RunAgainst({"tag", "show", "orders", format}, 0, R"({"tag": {}})");
+    const Answered ran = RunAgainst({"tag", "show", "orders", format}, 0, R"({"tag": {}})");
     EXPECT_EQ(ran.exit, ExitStatus::kFailed);
     EXPECT_EQ(ran.out, "");
     EXPECT_EQ(ran.err,
@@ -547,7 +475,8 @@ TEST(IdctlTest, ADocumentThatLacksAFieldFailsInBothFormats) {
 TEST(IdctlTest, TheDaemonsCodeIsTheExitStatus) {
   const std::array<int, 9> expected = {0, 1, 4, 3, 6, 5, 5, 1, 1};
   for (std::uint32_t code = 1; code < expected.size(); ++code) {
-    const Ran ran = RunAgainst({"tag", "show", "orders"}, code, R"({"error": "line\nbreak."})");
+    const Answered ran =
+        RunAgainst({"tag", "show", "orders"}, code, R"({"error": "line\nbreak."})");
     EXPECT_EQ(static_cast<int>(ran.exit), expected[code]);
     EXPECT_EQ(ran.out, "");
     EXPECT_TRUE(ran.err.starts_with("idctl: tag show 'orders': line\\x0abreak; ")) << ran.err;
@@ -564,44 +493,6 @@ TEST(IdctlTest, AnAuditThatDoesNotAddUpPrintsItsFindingsAndFails) {
   const Ran json = RunAgainst({"audit", "--json"}, 0, reply);
   EXPECT_EQ(json.exit, ExitStatus::kFailed);
   EXPECT_EQ(json.out, Json::parse(reply).dump(2) + "\n");
-}
-
-// The exit status, and the number of bytes on stderr.
-std::pair<ExitStatus, std::string> RunAbsent(std::vector<const char*> arguments) {
-  const ScopedFd out(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  arguments.insert(arguments.begin(), {"idctl", "--socket", "/tmp/idctl_test.no_such_socket"});
-  const ExitStatus exit =
-      RunIdctl(static_cast<int>(arguments.size()), arguments.data(), out.get(), err.get());
-  EXPECT_EQ(Contents(out.get()), "");
-  return {exit, Contents(err.get())};
-}
-
-TEST(IdctlTest, EveryCommandSaysThatTheDaemonIsAbsent) {
-  const std::vector<std::vector<const char*>> commands = {
-      {"status"},        {"claim", "orders"}, {"tag", "list"}, {"tag", "create", "a"},
-      {"lease", "list"}, {"host", "list"},    {"audit"},       {"claim", "orders", "--json"}};
-  for (std::vector<const char*> command : commands) {
-    command.insert(command.begin(), {"--timeout", "60000"});
-    const MonotonicTime start = MonotonicClock::now();
-    const auto [exit, err] = RunAbsent(command);
-    EXPECT_EQ(exit, ExitStatus::kUnreachable) << err;
-    EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
-    EXPECT_NE(err.find("; "), std::string::npos) << err;
-    EXPECT_LT(MonotonicClock::now() - start, kOnlyByADefect) << "it did not end by its deadline";
-  }
-}
-
-TEST(IdctlTest, AClosedPipeEndsQuietly) {
-  std::signal(SIGPIPE, SIG_IGN);  // as idctl's main does
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  ::close(ends[0]);
-  const ScopedFd writer(ends[1]);
-  const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  const std::array<const char*, 2> arguments = {"idctl", "--help"};
-  EXPECT_EQ(RunIdctl(2, arguments.data(), writer.get(), err.get()), ExitStatus::kFailed);
-  EXPECT_EQ(Contents(err.get()), "");
 }
 
 }  // namespace

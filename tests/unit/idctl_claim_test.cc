@@ -3,7 +3,6 @@
 // idctl claim's output, over a fake library.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include "commands/commands.h"
-#include "idd/base/scoped_fd.h"
+#include "support/run_tool.h"
 
 namespace idd::tools {
 namespace {
@@ -40,16 +39,13 @@ struct Printed {
 };
 
 Printed RunClaim(const ClaimRun& run, const ClaimSource& source) {
-  const ScopedFd file(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  EXPECT_TRUE(file.valid());
-  Output out(file.get());
+  const PrintedFile file;
+  Output out(file.fd());
   Printed printed;
   printed.outcome = ClaimAndPrint(
       run, source, [] { return std::string("the ring is dry"); }, out);
   EXPECT_TRUE(out.Flush());
-  printed.text.resize(static_cast<std::size_t>(::lseek(file.get(), 0, SEEK_END)));
-  EXPECT_EQ(::pread(file.get(), printed.text.data(), printed.text.size(), 0),
-            static_cast<ssize_t>(printed.text.size()));
+  printed.text = file.text();
   return printed;
 }
 

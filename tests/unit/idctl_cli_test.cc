@@ -3,7 +3,6 @@
 // idctl's command line: what counts as wrong usage, and the exit statuses. Without a daemon.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -12,34 +11,11 @@
 
 #include "commands/cli.h"
 #include "idd/base/scoped_fd.h"
+#include "support/run_tool.h"
 #include "tags/snowflake_layout.h"
 
 namespace idd::tools {
 namespace {
-
-struct Ran {
-  ExitStatus exit = ExitStatus::kDone;
-  std::string out;
-  std::string err;
-};
-
-std::string Contents(int fd) {
-  std::string text(static_cast<std::size_t>(::lseek(fd, 0, SEEK_END)), '\0');
-  EXPECT_EQ(::pread(fd, text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-  return text;
-}
-
-Ran RunTool(std::vector<const char*> arguments) {
-  const ScopedFd out(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  EXPECT_TRUE(out.valid() && err.valid());
-  arguments.insert(arguments.begin(), "idctl");
-  Ran ran;
-  ran.exit = RunIdctl(static_cast<int>(arguments.size()), arguments.data(), out.get(), err.get());
-  ran.out = Contents(out.get());
-  ran.err = Contents(err.get());
-  return ran;
-}
 
 void ExpectOneLine(const std::string& err) {
   EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
@@ -47,16 +23,9 @@ void ExpectOneLine(const std::string& err) {
   EXPECT_TRUE(err.ends_with("\n")) << err;
 }
 
-TEST(ExitStatusTest, EveryCodeHasItsNumber) {
+// The others: IdctlTest.TheDaemonsCodeIsTheExitStatus.
+TEST(ExitStatusTest, OfIdctlItselfHaveTheirNumbers) {
   EXPECT_EQ(static_cast<int>(ExitFor(Code::kOk)), 0);
-  EXPECT_EQ(static_cast<int>(ExitFor(Code::kInvalid)), 1);
-  EXPECT_EQ(static_cast<int>(ExitFor(Code::kUnavailable)), 4);
-  EXPECT_EQ(static_cast<int>(ExitFor(Code::kNoSuchTag)), 3);
-  EXPECT_EQ(static_cast<int>(ExitFor(Code::kDenied)), 6);
-  EXPECT_EQ(static_cast<int>(ExitFor(Code::kTimeout)), 5);
-  EXPECT_EQ(static_cast<int>(ExitFor(Code::kOutOfIds)), 5);
-  EXPECT_EQ(static_cast<int>(ExitFor(Code::kIncompatible)), 1);
-  EXPECT_EQ(static_cast<int>(ExitFor(Code::kSystem)), 1);
   EXPECT_EQ(static_cast<int>(ExitStatus::kUsage), 2);
   EXPECT_EQ(static_cast<int>(ExitStatus::kExists), 7);
   EXPECT_NE(RunTool({"--help"}).out.find("7 exists already"), std::string::npos);
@@ -365,41 +334,6 @@ TEST(UsageTest, DeleteNamesForce) {
   EXPECT_NE(RunTool({"tag", "delete", "orders"}).err.find("--force"), std::string::npos);
 }
 
-TEST(UsageTest, EveryCommandsHelpHasAnExample) {
-  const std::vector<std::vector<const char*>> commands = {{},
-                                                          {"tag"},
-                                                          {"tag", "create"},
-                                                          {"tag", "list"},
-                                                          {"tag", "show"},
-                                                          {"tag", "set"},
-                                                          {"tag", "delete"},
-                                                          {"claim"},
-                                                          {"status"},
-                                                          {"lease"},
-                                                          {"lease", "list"},
-                                                          {"host"},
-                                                          {"host", "list"},
-                                                          {"host", "forget"},
-                                                          {"audit"},
-                                                          {"top"},
-                                                          {"doctor"},
-                                                          {"metrics"},
-                                                          {"whois"},
-                                                          {"decode"},
-                                                          {"drain"},
-                                                          {"resume"},
-                                                          {"client"},
-                                                          {"client", "list"},
-                                                          {"import"}};
-  for (auto command : commands) {
-    command.push_back("--help");
-    const Ran ran = RunTool(command);
-    EXPECT_EQ(ran.exit, ExitStatus::kDone);
-    EXPECT_EQ(ran.err, "");
-    EXPECT_NE(ran.out.find("Example: idctl "), std::string::npos) << ran.out;
-  }
-}
-
 TEST(UsageTest, HelpListsEveryCommand) {
   const std::string help = RunTool({"--help"}).out;
   for (const char* name : {"tag", "claim", "status", "lease", "host", "audit", "top", "doctor",
@@ -413,16 +347,6 @@ TEST(UsageTest, VersionIsOneLine) {
   EXPECT_EQ(ran.exit, ExitStatus::kDone);
   EXPECT_TRUE(ran.out.starts_with("idctl ")) << ran.out;
   EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 1);
-}
-
-TEST(OutputErrorTest, AFullDeviceIsReported) {
-  const ScopedFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
-  const ScopedFd err(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  const std::vector<const char*> arguments = {"idctl", "--help"};
-  EXPECT_EQ(RunIdctl(2, arguments.data(), full.get(), err.get()), ExitStatus::kFailed);
-  const std::string text = Contents(err.get());
-  ExpectOneLine(text);
-  EXPECT_NE(text.find("No space left on device"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -93,6 +93,11 @@ class AgreementTest : public ::testing::Test {
   Grants grants_;
 };
 
+class ThreeWitnessesTest : public AgreementTest {
+ protected:
+  void SetUp() override { AddThreeWitnesses(); }
+};
+
 // --- the term
 
 TEST_F(AgreementTest, FirstHostAloneIsTheWitnessAndLeasesAtOnce) {
@@ -138,8 +143,7 @@ TEST_F(AgreementTest, WitnessAloneThatStartsAgainBeginsATerm) {
   EXPECT_EQ(world_.one.data.tags.at(kTag).next_id, ceiling + 10) << "the rest is a gap";
 }
 
-TEST_F(AgreementTest, WitnessThatStartsAgainBesideOthersBeginsNone) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, WitnessThatStartsAgainBesideOthersBeginsNone) {
   const std::uint64_t term = TermOf(world_.one);
   host(0).Kill();
   Run(2);
@@ -148,8 +152,7 @@ TEST_F(AgreementTest, WitnessThatStartsAgainBesideOthersBeginsNone) {
   EXPECT_EQ(TermOf(world_.one), term);
 }
 
-TEST_F(AgreementTest, LostConnectionBeginsNoTerm) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, LostConnectionBeginsNoTerm) {
   const std::uint64_t term = TermOf(world_.one);
   for (int i = 0; i < 10; ++i) {
     world_.one.connections.clear();
@@ -158,8 +161,7 @@ TEST_F(AgreementTest, LostConnectionBeginsNoTerm) {
   EXPECT_EQ(TermOf(world_.one), term);
 }
 
-TEST_F(AgreementTest, CopyNeedsATermThatTheWitnessesHavePushedInto) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, CopyNeedsATermThatTheWitnessesHavePushedInto) {
   const DataSet copy = world_.one.data;
   for (int i = 0; i < 50; ++i) ASSERT_TRUE(LeasesWithin(host(1), 3000));
   ASSERT_TRUE(LeasesWithin(host(2), 3000, "users")) << "a tag that the copy lacks";
@@ -174,8 +176,7 @@ TEST_F(AgreementTest, CopyNeedsATermThatTheWitnessesHavePushedInto) {
   EXPECT_TRUE(LeasesWithin(host(0), 3000, "users"));
 }
 
-TEST_F(AgreementTest, TablesThatWereRestoredUnderTheServerNeedATerm) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, TablesThatWereRestoredUnderTheServerNeedATerm) {
   const DataSet copy = world_.one.data;
   for (int i = 0; i < 50; ++i) ASSERT_TRUE(LeasesWithin(host(1), 3000));
   world_.RestoreTables(world_.one, copy);
@@ -184,8 +185,7 @@ TEST_F(AgreementTest, TablesThatWereRestoredUnderTheServerNeedATerm) {
   EXPECT_GT(world_.one.data.term.term, copy.term.term);
 }
 
-TEST_F(AgreementTest, NothingIsLeasedAfterAChangeWithoutAMajority) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, NothingIsLeasedAfterAChangeWithoutAMajority) {
   AgreedHost& d = Add("d");
   ASSERT_TRUE(LeasesWithin(d, 2500));
   host(0).Kill();
@@ -200,8 +200,7 @@ TEST_F(AgreementTest, NothingIsLeasedAfterAChangeWithoutAMajority) {
 }
 
 // A host that was granted ids by the data set finds that it lacks them.
-TEST_F(AgreementTest, HostThatFindsCommitsMissingEndsTheTerm) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, HostThatFindsCommitsMissingEndsTheTerm) {
   AgreedHost& d = Add("d");
   ASSERT_TRUE(LeasesWithin(d, 2500));
   for (AgreedHost* const each : {&d, &host(0)}) {
@@ -215,8 +214,7 @@ TEST_F(AgreementTest, HostThatFindsCommitsMissingEndsTheTerm) {
   }
 }
 
-TEST_F(AgreementTest, WitnessTakesPartInNoTermBelowItsPromise) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, WitnessTakesPartInNoTermBelowItsPromise) {
   AgreedHost& b = host(1);
   world_.Restart(world_.two, world_.one.data);
   b.store->server = &world_.two;
@@ -254,8 +252,7 @@ TEST_F(AgreementTest, NumberWhoseOutcomeIsUnknownGoesIntoNoOtherDataSet) {
   EXPECT_EQ(TermOf(world_.one), 5U) << "4 may still be on its way";
 }
 
-TEST_F(AgreementTest, TwoDataSetsInUseGiveNoIdTwice) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, TwoDataSetsInUseGiveNoIdTwice) {
   Add("d");
   Add("e");
   Run(3);
@@ -278,8 +275,7 @@ TEST_F(AgreementTest, TwoDataSetsInUseGiveNoIdTwice) {
 
 // --- ceilings
 
-TEST_F(AgreementTest, CeilingNeedsAMajority) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, CeilingNeedsAMajority) {
   AgreedHost& d = Add("d");
   ASSERT_TRUE(LeasesWithin(d, 2500));
   host(0).store->is_reachable = false;
@@ -293,8 +289,7 @@ TEST_F(AgreementTest, CeilingNeedsAMajority) {
   EXPECT_TRUE(LeasesWithin(d, 2500));
 }
 
-TEST_F(AgreementTest, HostThatIsNoWitnessDelaysNothing) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, HostThatIsNoWitnessDelaysNothing) {
   for (const char* name : {"d", "e", "f"}) ASSERT_TRUE(LeasesWithin(Add(name), 2500));
   host(3).Kill();
   host(4).store->is_reachable = false;
@@ -306,16 +301,14 @@ TEST_F(AgreementTest, HostThatIsNoWitnessDelaysNothing) {
   EXPECT_TRUE(LeasesWithin(host(0), 3000));
 }
 
-TEST_F(AgreementTest, TwoOfThreeWitnessesAreNotDelayedByTheThird) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, TwoOfThreeWitnessesAreNotDelayedByTheThird) {
   host(2).Kill();
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(LeasesWithin(host(0), 1200, "tag-" + std::to_string(i)));
   }
 }
 
-TEST_F(AgreementTest, WitnessNotesOnItsDiskBeforeItSaysSo) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, WitnessNotesOnItsDiskBeforeItSaysSo) {
   AgreedHost& b = host(1);
   host(2).Kill();
   const std::uint64_t noted = RowOf(b).noted;
@@ -339,8 +332,7 @@ TEST_F(AgreementTest, TermThatCannotBePromisedIsNotBegun) {
   EXPECT_EQ(TermOf(world_.one), 2U);
 }
 
-TEST_F(AgreementTest, WitnessThatCannotPromiseDoesNotEnterTheTerm) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, WitnessThatCannotPromiseDoesNotEnterTheTerm) {
   host(1).marks.is_full = true;
   host(2).Kill();
   world_.Restart(world_.one, DataSet(world_.one.data));
@@ -350,8 +342,7 @@ TEST_F(AgreementTest, WitnessThatCannotPromiseDoesNotEnterTheTerm) {
   EXPECT_TRUE(LeasesWithin(host(0), 3000));
 }
 
-TEST_F(AgreementTest, PushRaisesWhatAnotherWitnessMustNote) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, PushRaisesWhatAnotherWitnessMustNote) {
   const DataSet copy = world_.one.data;
   ASSERT_TRUE(LeasesWithin(host(0), 2000, "users"));
   Run(2);
@@ -366,8 +357,7 @@ TEST_F(AgreementTest, PushRaisesWhatAnotherWitnessMustNote) {
 
 // --- a server that is set back in place
 
-TEST_F(AgreementTest, WitnessFindsThatTheServerWasSetBack) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, WitnessFindsThatTheServerWasSetBack) {
   const std::uint64_t term = TermOf(world_.one);
   const Snapshot snapshot = world_.Take(world_.one);
   for (std::size_t i = 0; i < 200; ++i) static_cast<void>(LeasesWithin(host(i % 3), 1000));
@@ -378,8 +368,7 @@ TEST_F(AgreementTest, WitnessFindsThatTheServerWasSetBack) {
 }
 
 // Regression: what b had confirmed on another server proved its connection to this one.
-TEST_F(AgreementTest, WitnessThatComesFromAnotherServerMustProveItsConnection) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, WitnessThatComesFromAnotherServerMustProveItsConnection) {
   world_.Restart(world_.two, world_.one.data);
   host(1).store->server = &world_.two;
   Run(5);
@@ -402,8 +391,7 @@ TEST_F(AgreementTest, WitnessThatComesFromAnotherServerMustProveItsConnection) {
 }
 
 // Its epochs are others, even if it is a copy of the same term.
-TEST_F(AgreementTest, WitnessNotesNothingOfAnotherDataSetThatItReadsInBetween) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, WitnessNotesNothingOfAnotherDataSetThatItReadsInBetween) {
   DataSet other = world_.one.data;
   other.epoch += 50;
   bool is_armed = false;
@@ -429,8 +417,7 @@ TEST_F(AgreementTest, WitnessNotesNothingOfAnotherDataSetThatItReadsInBetween) {
 }
 
 // Witnesses that start have nothing but what they saved within the last ten seconds.
-TEST_F(AgreementTest, WitnessesThatAllStartBeginATerm) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, WitnessesThatAllStartBeginATerm) {
   const std::uint64_t term = TermOf(world_.one);
   const Snapshot snapshot = world_.Take(world_.one);
   ASSERT_TRUE(LeasesWithin(host(0), 1000));
@@ -443,8 +430,7 @@ TEST_F(AgreementTest, WitnessesThatAllStartBeginATerm) {
 }
 
 // Only a host that has sent nothing since the snapshot finds its connection intact.
-TEST_F(AgreementTest, HostThatWasSuspendedDoesNotTrustItsConnection) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, HostThatWasSuspendedDoesNotTrustItsConnection) {
   AgreedHost& d = Add("d");
   ASSERT_TRUE(LeasesWithin(d, 2500));
   const Snapshot snapshot = world_.Take(world_.one);
@@ -493,8 +479,7 @@ TEST_F(AgreementTest, ThreeHostsAreWitnessesAfterAMinute) {
   EXPECT_TRUE(host(3).agreement.Report().has_majority);
 }
 
-TEST_F(AgreementTest, WitnessThatIsSilentForTenMinutesIsReplaced) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, WitnessThatIsSilentForTenMinutesIsReplaced) {
   Add("d");
   host(2).Kill();
   Run(590);
@@ -519,8 +504,7 @@ TEST_F(AgreementTest, WitnessThatStopsHandsOver) {
   EXPECT_EQ(world_.one.data.term.wanted, WitnessList());
 }
 
-TEST_F(AgreementTest, OneOfThreeWitnessesThatStopsHandsOver) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, OneOfThreeWitnessesThatStopsHandsOver) {
   Add("d");
   Run(1);
   host(0).Stop();
@@ -528,8 +512,7 @@ TEST_F(AgreementTest, OneOfThreeWitnessesThatStopsHandsOver) {
   EXPECT_EQ(Listed(), (Names{"b", "c", "d"}));
 }
 
-TEST_F(AgreementTest, OperatorNamesTheWitnesses) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, OperatorNamesTheWitnesses) {
   for (const char* name : {"d", "e"}) Add(name);
   Run(1);
   EXPECT_EQ(host(0).SetWitnesses({"a", "b"}, false).code(), Code::kInvalid);
@@ -544,8 +527,7 @@ TEST_F(AgreementTest, OperatorNamesTheWitnesses) {
   EXPECT_EQ(Listed(), (Names{"a", "b", "c", "d", "e"}));
 }
 
-TEST_F(AgreementTest, ListNeedsAMajorityOfThePresentOne) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, ListNeedsAMajorityOfThePresentOne) {
   for (const char* name : {"d", "e"}) Add(name);
   Run(1);
   host(1).Kill();
@@ -559,8 +541,7 @@ TEST_F(AgreementTest, ListNeedsAMajorityOfThePresentOne) {
   EXPECT_EQ(Listed(), (Names{"a", "d", "e"}));
 }
 
-TEST_F(AgreementTest, ListNeedsAMajorityOfItsOwn) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, ListNeedsAMajorityOfItsOwn) {
   for (const char* name : {"d", "e"}) Add(name);
   Run(1);
   EXPECT_TRUE(host(0).SetWitnesses({"a", "d", "e"}, false).ok());
@@ -575,8 +556,7 @@ TEST_F(AgreementTest, ListNeedsAMajorityOfItsOwn) {
 }
 
 // What the present witnesses have noted of "users", none of the next ones would know.
-TEST_F(AgreementTest, ListIsNotActiveBeforeItsMajorityHasNotedAllCeilings) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, ListIsNotActiveBeforeItsMajorityHasNotedAllCeilings) {
   for (const char* name : {"d", "e"}) Add(name);
   Run(1);
   ASSERT_TRUE(LeasesWithin(host(0), 2000, "users"));
@@ -591,8 +571,7 @@ TEST_F(AgreementTest, ListIsNotActiveBeforeItsMajorityHasNotedAllCeilings) {
   EXPECT_EQ(Listed(), (Names{"c", "d", "e"}));
 }
 
-TEST_F(AgreementTest, ListIsForcedWithoutAMajority) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, ListIsForcedWithoutAMajority) {
   Add("d");
   Run(1);
   host(0).Kill();
@@ -608,8 +587,7 @@ TEST_F(AgreementTest, ListIsForcedWithoutAMajority) {
   EXPECT_TRUE(LeasesWithin(host(3), 3000));
 }
 
-TEST_F(AgreementTest, ListThatOneWitnessKnowsIsWantedInACopy) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, ListThatOneWitnessKnowsIsWantedInACopy) {
   for (const char* name : {"d", "e"}) Add(name);
   Run(1);
   const DataSet copy = world_.one.data;
@@ -679,8 +657,7 @@ TEST_F(AgreementTest, WitnessOfAWantedListSharesANewerOneThatItIsNotIn) {
 
 // Two lists of the same version, each asked for in a data set of its own. b has noted the one of
 // the lower term in a later term, and leaves before it sees that this list is active.
-TEST_F(AgreementTest, ListThatWasAgreedIsKeptBeforeOneThatWasOnlyAskedFor) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, ListThatWasAgreedIsKeptBeforeOneThatWasOnlyAskedFor) {
   for (const char* name : {"d", "e"}) Add(name);
   Run(1);
   // On server one, a alone knows {a, b, d}.
@@ -719,8 +696,7 @@ TEST_F(AgreementTest, ListThatWasAgreedIsKeptBeforeOneThatWasOnlyAskedFor) {
   EXPECT_NE(Listed(world_.two), (Names{"b", "c", "e"}));
 }
 
-TEST_F(AgreementTest, DiskThatIsOlderThanItsRowIsNoWitnessAnyMore) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, DiskThatIsOlderThanItsRowIsNoWitnessAnyMore) {
   AgreedHost& c = host(2);
   const std::string name = c.witness();
   const FakeMarks::Disk old = c.marks.disk();
@@ -743,8 +719,7 @@ TEST_F(AgreementTest, DiskThatIsOlderThanItsRowIsNoWitnessAnyMore) {
 }
 
 // The server was started again, too, so that a term begins.
-TEST_F(AgreementTest, DiskThatIsOlderThanItsRowOfAnEarlierTermIsNoWitnessAnyMore) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, DiskThatIsOlderThanItsRowOfAnEarlierTermIsNoWitnessAnyMore) {
   AgreedHost& c = host(2);
   const std::string name = c.witness();
   const FakeMarks::Disk old = c.marks.disk();
@@ -762,8 +737,7 @@ TEST_F(AgreementTest, DiskThatIsOlderThanItsRowOfAnEarlierTermIsNoWitnessAnyMore
   EXPECT_TRUE(LeasesWithin(host(0), 3000));
 }
 
-TEST_F(AgreementTest, AnotherDataSetTakesTheListThatItHas) {
-  AddThreeWitnesses();
+TEST_F(ThreeWitnessesTest, AnotherDataSetTakesTheListThatItHas) {
   AgreedHost& d = AddTo(world_.two, "d");
   world_.two.data.incarnation = "fedcba9876543210";
   ASSERT_TRUE(Leases(d, "users"));

@@ -25,42 +25,43 @@
 namespace idd::client {
 namespace {
 
-TEST_F(ConnectionTest, CallGetsItsReply) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
-  std::thread answers([&] { Echo(daemon, daemon.Next().value()); });
-  EXPECT_EQ(FirstOf(connection.Call(ClaimOf(77), Later())), 77U);
+// With a daemon that leaves each request to the test.
+class CallTest : public ConnectionTest {
+ protected:
+  FakeDaemon daemon_{path_};
+  Connection connection_{path_, std::nullopt, Log()};
+};
+
+TEST_F(CallTest, CallGetsItsReply) {
+  std::thread answers([&] { Echo(daemon_, daemon_.Next().value()); });
+  EXPECT_EQ(FirstOf(connection_.Call(ClaimOf(77), Later())), 77U);
   answers.join();
-  EXPECT_EQ(daemon.connections(), 1);
+  EXPECT_EQ(daemon_.connections(), 1);
 }
 
-TEST_F(ConnectionTest, LateReplyIsDroppedAndTheNextCallGetsItsOwn) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
-  EXPECT_EQ(connection.Call(ClaimOf(1), Soon()).status().code(), Code::kTimeout);
-  const Request late = daemon.Next().value();
+TEST_F(CallTest, LateReplyIsDroppedAndTheNextCallGetsItsOwn) {
+  EXPECT_EQ(connection_.Call(ClaimOf(1), Soon()).status().code(), Code::kTimeout);
+  const Request late = daemon_.Next().value();
   std::thread answers([&] {
-    const Request next = daemon.Next().value();
-    Echo(daemon, late);
-    Echo(daemon, next);
+    const Request next = daemon_.Next().value();
+    Echo(daemon_, late);
+    Echo(daemon_, next);
   });
-  EXPECT_EQ(FirstOf(connection.Call(ClaimOf(2), Later())), 2U);
+  EXPECT_EQ(FirstOf(connection_.Call(ClaimOf(2), Later())), 2U);
   answers.join();
-  EXPECT_EQ(daemon.connections(), 1) << "a passed deadline must not break the connection";
+  EXPECT_EQ(daemon_.connections(), 1) << "a passed deadline must not break the connection";
 }
 
-TEST_F(ConnectionTest, ManyThreadsCallAtOnceAndEachGetsItsOwn) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
+TEST_F(CallTest, ManyThreadsCallAtOnceAndEachGetsItsOwn) {
   constexpr std::uint64_t kThreads = 6;
   constexpr std::uint64_t kCalls = 60;
   // In every round all threads have a call in flight, and the replies arrive in another order.
   std::thread answers([&] {
     std::vector<Request> waiting;
     for (std::uint64_t round = 0; round < kCalls; ++round) {
-      for (std::uint64_t i = 0; i < kThreads; ++i) waiting.push_back(daemon.Next().value());
+      for (std::uint64_t i = 0; i < kThreads; ++i) waiting.push_back(daemon_.Next().value());
       while (!waiting.empty()) {
-        Echo(daemon, waiting.back());
+        Echo(daemon_, waiting.back());
         waiting.pop_back();
       }
     }
@@ -73,101 +74,91 @@ TEST_F(ConnectionTest, ManyThreadsCallAtOnceAndEachGetsItsOwn) {
       for (std::uint64_t call = 0; call < kCalls; ++call) {
         const std::uint64_t number = 1 + thread * 1000 + call;
         round.arrive_and_wait();
-        if (FirstOf(connection.Call(ClaimOf(number), Later())) != number) ++wrong;
+        if (FirstOf(connection_.Call(ClaimOf(number), Later())) != number) ++wrong;
       }
     });
   }
   for (std::thread& caller : callers) caller.join();
   answers.join();
   EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(daemon.connections(), 1);
+  EXPECT_EQ(daemon_.connections(), 1);
 }
 
-TEST_F(ConnectionTest, LeaderThatLeavesAtItsDeadlineHandsOver) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
+TEST_F(CallTest, LeaderThatLeavesAtItsDeadlineHandsOver) {
   std::atomic<std::uint64_t> patient{0};
-  ASSERT_TRUE(connection.EnsureConnected(Later()).ok());  // may take longer than 80 ms
+  ASSERT_TRUE(connection_.EnsureConnected(Later()).ok());  // may take longer than 80 ms
   Status hasty;
   std::thread leader(
-      [&] { hasty = connection.Call(ClaimOf(1), Deadline::After(milliseconds(80))).status(); });
-  ASSERT_TRUE(daemon.Next().has_value());  // the first caller leads
-  std::thread follower([&] { patient = FirstOf(connection.Call(ClaimOf(2), Later())); });
-  const Request second = daemon.Next().value();
+      [&] { hasty = connection_.Call(ClaimOf(1), Deadline::After(milliseconds(80))).status(); });
+  ASSERT_TRUE(daemon_.Next().has_value());  // the first caller leads
+  std::thread follower([&] { patient = FirstOf(connection_.Call(ClaimOf(2), Later())); });
+  const Request second = daemon_.Next().value();
   leader.join();
   EXPECT_EQ(hasty.code(), Code::kTimeout);
-  Echo(daemon, second);
+  Echo(daemon_, second);
   follower.join();
   EXPECT_EQ(patient, 2U);
 }
 
-TEST_F(ConnectionTest, LeaderThatGotItsReplyHandsOver) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
+TEST_F(CallTest, LeaderThatGotItsReplyHandsOver) {
   std::vector<std::thread> callers;
   std::vector<Request> requests;
   std::atomic<int> right{0};
   for (std::uint64_t number = 1; number <= 5; ++number) {
     callers.emplace_back([&, number] {
-      if (FirstOf(connection.Call(ClaimOf(number), Later())) == number) ++right;
+      if (FirstOf(connection_.Call(ClaimOf(number), Later())) == number) ++right;
     });
-    requests.push_back(daemon.Next().value());
+    requests.push_back(daemon_.Next().value());
   }
   for (std::size_t i = 0; i < 5; ++i) {
-    Echo(daemon, requests[i]);
+    Echo(daemon_, requests[i]);
     callers[i].join();
   }
   EXPECT_EQ(right, 5);
 }
 
-TEST_F(ConnectionTest, BrokenConnectionFailsAllWaitingCallsAtOnceAndTheNextConnectsAgain) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
+TEST_F(CallTest, BrokenConnectionFailsAllWaitingCallsAtOnceAndTheNextConnectsAgain) {
   std::atomic<int> unavailable{0};
   std::vector<std::thread> callers;
   for (std::uint64_t number = 1; number <= 4; ++number) {
     callers.emplace_back([&, number] {
-      if (connection.Call(ClaimOf(number), Later()).status().code() == Code::kUnavailable) {
+      if (connection_.Call(ClaimOf(number), Later()).status().code() == Code::kUnavailable) {
         ++unavailable;
       }
     });
   }
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(daemon.Next().has_value());
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(daemon_.Next().has_value());
   const MonotonicTime broke = MonotonicClock::now();
-  daemon.Close(1);
+  daemon_.Close(1);
   for (std::thread& caller : callers) caller.join();
   EXPECT_LT(MonotonicClock::now() - broke, kOnlyByADefect) << "they did not end at their deadlines";
   EXPECT_EQ(unavailable, 4);
-  std::thread answers([&] { Echo(daemon, daemon.Next().value()); });
-  EXPECT_EQ(FirstOf(connection.Call(ClaimOf(9), Later())), 9U);
+  std::thread answers([&] { Echo(daemon_, daemon_.Next().value()); });
+  EXPECT_EQ(FirstOf(connection_.Call(ClaimOf(9), Later())), 9U);
   answers.join();
-  EXPECT_EQ(daemon.connections(), 2);
+  EXPECT_EQ(daemon_.connections(), 2);
 }
 
-TEST_F(ConnectionTest, ConnectionThatBrokeBetweenCallsIsReplaced) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
-  ASSERT_TRUE(connection.EnsureConnected(Later()).ok());
-  daemon.Close(1);
-  std::thread answers([&] { Echo(daemon, daemon.Next().value()); });
-  EXPECT_EQ(FirstOf(connection.Call(ClaimOf(3), Later())), 3U);
+TEST_F(CallTest, ConnectionThatBrokeBetweenCallsIsReplaced) {
+  ASSERT_TRUE(connection_.EnsureConnected(Later()).ok());
+  daemon_.Close(1);
+  std::thread answers([&] { Echo(daemon_, daemon_.Next().value()); });
+  EXPECT_EQ(FirstOf(connection_.Call(ClaimOf(3), Later())), 3U);
   answers.join();
-  EXPECT_EQ(daemon.connections(), 2);
+  EXPECT_EQ(daemon_.connections(), 2);
 }
 
-TEST_F(ConnectionTest, ManyThreadsMakeOneConnection) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
+TEST_F(CallTest, ManyThreadsMakeOneConnection) {
   std::atomic<int> failed{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 6; ++i) {
     threads.emplace_back([&] {
-      if (!connection.EnsureConnected(Later()).ok()) ++failed;
+      if (!connection_.EnsureConnected(Later()).ok()) ++failed;
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);
-  EXPECT_EQ(daemon.connections(), 1);
+  EXPECT_EQ(daemon_.connections(), 1);
 }
 
 TEST_F(ConnectionTest, DaemonThatAcceptsAndNeverAnswersEndsByTheDeadline) {
@@ -228,18 +219,16 @@ TEST_F(ConnectionTest, RefusedHelloReportsTheDaemonsReason) {
   EXPECT_NE(status.message().find("2.0"), std::string::npos);
 }
 
-TEST_F(ConnectionTest, ErrorFrameFailsItsOwnCallWithTheReasonAndTheOthersAsUnavailable) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
+TEST_F(CallTest, ErrorFrameFailsItsOwnCallWithTheReasonAndTheOthersAsUnavailable) {
   Status of_first;
   Status of_second;
-  std::thread first([&] { of_first = connection.Call(ClaimOf(1), Later()).status(); });
-  const Request bad = daemon.Next().value();
-  std::thread second([&] { of_second = connection.Call(ClaimOf(2), Later()).status(); });
-  ASSERT_TRUE(daemon.Next().has_value());
-  daemon.Send(bad.connection, wire::BuildReply(FrameType::kError, bad.header.request_id,
-                                               wire::StatusReply{.status = 1}, "bad frame"));
-  daemon.Close(bad.connection);
+  std::thread first([&] { of_first = connection_.Call(ClaimOf(1), Later()).status(); });
+  const Request bad = daemon_.Next().value();
+  std::thread second([&] { of_second = connection_.Call(ClaimOf(2), Later()).status(); });
+  ASSERT_TRUE(daemon_.Next().has_value());
+  daemon_.Send(bad.connection, wire::BuildReply(FrameType::kError, bad.header.request_id,
+                                                wire::StatusReply{.status = 1}, "bad frame"));
+  daemon_.Close(bad.connection);
   first.join();
   second.join();
   EXPECT_EQ(of_first.code(), Code::kInvalid);
@@ -247,14 +236,12 @@ TEST_F(ConnectionTest, ErrorFrameFailsItsOwnCallWithTheReasonAndTheOthersAsUnava
   EXPECT_EQ(of_second.code(), Code::kUnavailable);
 }
 
-TEST_F(ConnectionTest, GarbageFromTheDaemonFailsTheCall) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
+TEST_F(CallTest, GarbageFromTheDaemonFailsTheCall) {
   std::thread answers([&] {
-    const Request request = daemon.Next().value();
-    daemon.Send(request.connection, std::vector<std::byte>(7));
+    const Request request = daemon_.Next().value();
+    daemon_.Send(request.connection, std::vector<std::byte>(7));
   });
-  EXPECT_EQ(connection.Call(ClaimOf(1), Later()).status().code(), Code::kIncompatible);
+  EXPECT_EQ(connection_.Call(ClaimOf(1), Later()).status().code(), Code::kIncompatible);
   answers.join();
 }
 
@@ -279,19 +266,17 @@ TEST_F(ConnectionTest, DaemonThatStopsReadingEndsByTheDeadline) {
 }
 
 // The waiter sleeps on its old socket; its next read would be from the program's new one.
-TEST_F(ConnectionTest, WaiterWhoseDescriptorIsTakenReadsNothingOfAnothers) {
-  FakeDaemon daemon(path_);
-  Connection connection(path_, std::nullopt, Log());
-  ASSERT_TRUE(connection.EnsureConnected(Later()).ok());
+TEST_F(CallTest, WaiterWhoseDescriptorIsTakenReadsNothingOfAnothers) {
+  ASSERT_TRUE(connection_.EnsureConnected(Later()).ok());
   const int fd = SocketOfPeer(path_);
   ASSERT_GE(fd, 0);
   std::optional<Result<Message>> reply;
   std::atomic<pid_t> tid{0};
   std::thread caller([&] {
     tid = ::gettid();
-    reply = connection.Call(ClaimOf(77), Later());
+    reply = connection_.Call(ClaimOf(77), Later());
   });
-  ASSERT_TRUE(daemon.Next().has_value());
+  ASSERT_TRUE(daemon_.Next().has_value());
   AwaitSleep(tid);
   std::array<int, 2> pair{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()), 0);

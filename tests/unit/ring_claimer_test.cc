@@ -39,57 +39,53 @@ std::uint64_t Exhaust(OwnViewClaimer& claimer, std::uint64_t batch = 1000) {
   return claimed;
 }
 
-TEST(RingClaimerTest, ClaimReportsDryBeforeTheFirstSegment) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  EXPECT_TRUE(claimer.Claim(1).ids.empty());
-  EXPECT_FALSE(claimer.HasIds());
-  for (const Cursor& cursor : ring.cursors.slots) EXPECT_EQ(cursor.next, 0U);
+class RingClaimerTest : public ::testing::Test {
+ protected:
+  TestRing ring_;
+  OwnViewClaimer claimer_{ring_.table, ring_.cursors};
+};
+
+TEST_F(RingClaimerTest, ClaimReportsDryBeforeTheFirstSegment) {
+  EXPECT_TRUE(claimer_.Claim(1).ids.empty());
+  EXPECT_FALSE(claimer_.HasIds());
+  for (const Cursor& cursor : ring_.cursors.slots) EXPECT_EQ(cursor.next, 0U);
 }
 
-TEST(RingClaimerTest, ClaimsRiseFromBaseToLimit) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.Publish(100, 103);
+TEST_F(RingClaimerTest, ClaimsRiseFromBaseToLimit) {
+  ring_.Publish(100, 103);
   for (std::uint64_t id = 100; id < 103; ++id) {
-    EXPECT_EQ(claimer.Claim(1).ids, (IdRange{id, id + 1}));
+    EXPECT_EQ(claimer_.Claim(1).ids, (IdRange{id, id + 1}));
   }
-  EXPECT_TRUE(claimer.Claim(1).ids.empty());
+  EXPECT_TRUE(claimer_.Claim(1).ids.empty());
 }
 
-TEST(RingClaimerTest, BatchTakesWhatIsLeftAndGoesOnInTheNextSegment) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.Publish(1, 6);
-  ring.Publish(6, 11);
-  ring.Publish(500, 505);
-  EXPECT_EQ(claimer.Claim(3).ids, (IdRange{1, 4}));
-  EXPECT_EQ(claimer.Claim(3).ids, (IdRange{4, 6}));
-  EXPECT_EQ(claimer.Claim(100).ids, (IdRange{6, 11}));
-  EXPECT_EQ(claimer.Claim(3).ids, (IdRange{500, 503}));
-  EXPECT_EQ(claimer.Claim(3).ids, (IdRange{503, 505}));
+TEST_F(RingClaimerTest, BatchTakesWhatIsLeftAndGoesOnInTheNextSegment) {
+  ring_.Publish(1, 6);
+  ring_.Publish(6, 11);
+  ring_.Publish(500, 505);
+  EXPECT_EQ(claimer_.Claim(3).ids, (IdRange{1, 4}));
+  EXPECT_EQ(claimer_.Claim(3).ids, (IdRange{4, 6}));
+  EXPECT_EQ(claimer_.Claim(100).ids, (IdRange{6, 11}));
+  EXPECT_EQ(claimer_.Claim(3).ids, (IdRange{500, 503}));
+  EXPECT_EQ(claimer_.Claim(3).ids, (IdRange{503, 505}));
 }
 
-TEST(RingClaimerTest, ClaimReportsDryWhenEverySlotIsExhausted) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  for (std::uint64_t i = 1; i <= kSlotCount; ++i) ring.Publish(i * 10, i * 10 + 10);
-  EXPECT_EQ(Exhaust(claimer, 3), kSlotCount * 10);
-  EXPECT_TRUE(claimer.Claim(1).ids.empty());
-  EXPECT_FALSE(claimer.HasIds());
+TEST_F(RingClaimerTest, ClaimReportsDryWhenEverySlotIsExhausted) {
+  for (std::uint64_t i = 1; i <= kSlotCount; ++i) ring_.Publish(i * 10, i * 10 + 10);
+  EXPECT_EQ(Exhaust(claimer_, 3), kSlotCount * 10);
+  EXPECT_TRUE(claimer_.Claim(1).ids.empty());
+  EXPECT_FALSE(claimer_.HasIds());
 }
 
-TEST(RingClaimerTest, DryClaimerAddsToNoCursor) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.Publish(1, 11);
-  ASSERT_EQ(Exhaust(claimer), 10U);
-  const std::uint64_t cursor = ring.cursor(1);
-  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(claimer.Claim(kMaxClaim).ids.empty());
-  EXPECT_EQ(ring.cursor(1), cursor) << "look before you add";
+TEST_F(RingClaimerTest, DryClaimerAddsToNoCursor) {
+  ring_.Publish(1, 11);
+  ASSERT_EQ(Exhaust(claimer_), 10U);
+  const std::uint64_t cursor = ring_.cursor(1);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(claimer_.Claim(kMaxClaim).ids.empty());
+  EXPECT_EQ(ring_.cursor(1), cursor) << "look before you add";
 }
 
-TEST(RingClaimerTest, LateClaimerAddsToNoExhaustedCursor) {
+TEST_F(RingClaimerTest, LateClaimerAddsToNoExhaustedCursor) {
   TestRing ring;
   OwnViewClaimer first(ring.table, ring.cursors);
   ring.Publish(1, 11);
@@ -101,22 +97,20 @@ TEST(RingClaimerTest, LateClaimerAddsToNoExhaustedCursor) {
   EXPECT_EQ(ring.cursor(1), cursor);
 }
 
-TEST(RingClaimerTest, DryClaimerFindsTheNextSegment) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
+TEST_F(RingClaimerTest, DryClaimerFindsTheNextSegment) {
   std::uint64_t next = 1;
   for (int round = 0; round < 100; ++round) {
-    ring.Publish(next, next + 7);
-    EXPECT_TRUE(claimer.HasIds());
-    EXPECT_EQ(claimer.Claim(100).ids, (IdRange{next, next + 7}));
-    EXPECT_TRUE(claimer.Claim(1).ids.empty());
-    EXPECT_FALSE(claimer.HasIds());
+    ring_.Publish(next, next + 7);
+    EXPECT_TRUE(claimer_.HasIds());
+    EXPECT_EQ(claimer_.Claim(100).ids, (IdRange{next, next + 7}));
+    EXPECT_TRUE(claimer_.Claim(1).ids.empty());
+    EXPECT_FALSE(claimer_.HasIds());
     next += 7;
-    static_cast<void>(ring.writer.RetireExhausted());
+    static_cast<void>(ring_.writer.RetireExhausted());
   }
 }
 
-TEST(RingClaimerTest, LateClaimerStartsAtHead) {
+TEST_F(RingClaimerTest, LateClaimerStartsAtHead) {
   TestRing ring;
   OwnViewClaimer first(ring.table, ring.cursors);
   for (std::uint64_t i = 1; i <= 40; ++i) {
@@ -133,7 +127,7 @@ TEST(RingClaimerTest, LateClaimerStartsAtHead) {
   EXPECT_EQ(later.Claim(1).ids, (IdRange{5001, 5002}));
 }
 
-TEST(RingClaimerTest, StaleClaimerOfARecycledSlotGetsOnlyNewIds) {
+TEST_F(RingClaimerTest, StaleClaimerOfARecycledSlotGetsOnlyNewIds) {
   // The sleeper's hint names segment 1; slot 1 then holds segments 17, 33, ...: the same slot,
   // other ids.
   for (const std::uint64_t recycled : {15U, 16U, 17U, 31U, 32U, 33U, 100U}) {
@@ -157,42 +151,36 @@ TEST(RingClaimerTest, StaleClaimerOfARecycledSlotGetsOnlyNewIds) {
   }
 }
 
-TEST(RingClaimerTest, DrainMidwayEndsClaimsWhereTheDrainFoundThem) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.Publish(1, 101);
-  ring.Publish(101, 201);
-  ASSERT_EQ(claimer.Claim(40).ids, (IdRange{1, 41}));
-  const auto drained = ring.writer.DrainAll();
+TEST_F(RingClaimerTest, DrainMidwayEndsClaimsWhereTheDrainFoundThem) {
+  ring_.Publish(1, 101);
+  ring_.Publish(101, 201);
+  ASSERT_EQ(claimer_.Claim(40).ids, (IdRange{1, 41}));
+  const auto drained = ring_.writer.DrainAll();
   EXPECT_EQ(drained[0].next, 41U);
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(claimer.Claim(kMaxClaim).ids.empty());
-  OwnViewClaimer late(ring.table, ring.cursors);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(claimer_.Claim(kMaxClaim).ids.empty());
+  OwnViewClaimer late(ring_.table, ring_.cursors);
   EXPECT_TRUE(late.Claim(1).ids.empty());
 }
 
-TEST(RingClaimerTest, ClaimersGoOnAfterADrainAndAPublish) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.Publish(1, 101);
-  ASSERT_EQ(claimer.Claim(40).ids.size(), 40U);
-  static_cast<void>(ring.writer.DrainAll());
-  ASSERT_TRUE(claimer.Claim(1).ids.empty());
-  ring.Publish(101, 111);
-  EXPECT_EQ(claimer.Claim(100).ids, (IdRange{101, 111}));
+TEST_F(RingClaimerTest, ClaimersGoOnAfterADrainAndAPublish) {
+  ring_.Publish(1, 101);
+  ASSERT_EQ(claimer_.Claim(40).ids.size(), 40U);
+  static_cast<void>(ring_.writer.DrainAll());
+  ASSERT_TRUE(claimer_.Claim(1).ids.empty());
+  ring_.Publish(101, 111);
+  EXPECT_EQ(claimer_.Claim(100).ids, (IdRange{101, 111}));
 }
 
 // Regression: DrainSlot left base and limit unchanged, so a client that reset the closed cursor
 // made other clients accept ids that the daemon had handed back to the store.
-TEST(RingClaimerTest, DrainedSegmentStaysClosedWhenItsCursorIsForgedBack) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.Publish(1, 101);
-  ASSERT_EQ(claimer.Claim(10).ids.size(), 10U);
-  const auto drained = ring.writer.DrainAll();
+TEST_F(RingClaimerTest, DrainedSegmentStaysClosedWhenItsCursorIsForgedBack) {
+  ring_.Publish(1, 101);
+  ASSERT_EQ(claimer_.Claim(10).ids.size(), 10U);
+  const auto drained = ring_.writer.DrainAll();
   ASSERT_EQ(drained[0].available(), 90U);  // the daemon's alone from now on
-  ring.cursor(1) = 11;
-  EXPECT_TRUE(claimer.Claim(1).ids.empty()) << "an id of a tail that was handed back";
-  OwnViewClaimer late(ring.table, ring.cursors);
+  ring_.cursor(1) = 11;
+  EXPECT_TRUE(claimer_.Claim(1).ids.empty()) << "an id of a tail that was handed back";
+  OwnViewClaimer late(ring_.table, ring_.cursors);
   EXPECT_TRUE(late.Claim(1).ids.empty());
 }
 
@@ -219,27 +207,23 @@ INSTANTIATE_TEST_SUITE_P(BatchSizes, RefillMarkTest,
                          ::testing::Values(1, 2, 3, 7, 64, 99, 100, 101, 999, 1000, 1001,
                                            kMaxClaim));
 
-TEST(RingClaimerTest, NoClaimReportsAMarkThatWasTakenOrIsNone) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.writer.Publish({1000, 2000}, 200, 1100);
-  ring.writer.Publish({2000, 3000}, 0, kNoMark);
-  for (SlotClaim claim = claimer.Claim(7); !claim.ids.empty(); claim = claimer.Claim(7)) {
+TEST_F(RingClaimerTest, NoClaimReportsAMarkThatWasTakenOrIsNone) {
+  ring_.writer.Publish({1000, 2000}, 200, 1100);
+  ring_.writer.Publish({2000, 3000}, 0, kNoMark);
+  for (SlotClaim claim = claimer_.Claim(7); !claim.ids.empty(); claim = claimer_.Claim(7)) {
     EXPECT_FALSE(claim.wakes_daemon) << claim.ids.first;
   }
 }
 
-TEST(RingClaimerTest, ClaimOfMoreThanOneAddMayTakeIsCut) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.Publish(1, 1 + 3 * kMaxClaim);
-  EXPECT_EQ(claimer.Claim(kMaxWord).ids, (IdRange{1, 1 + kMaxClaim}));
-  EXPECT_EQ(claimer.Claim(kMaxClaim + 1).ids, (IdRange{1 + kMaxClaim, 1 + 2 * kMaxClaim}));
-  EXPECT_EQ(claimer.Claim(kMaxClaim).ids, (IdRange{1 + 2 * kMaxClaim, 1 + 3 * kMaxClaim}));
-  EXPECT_TRUE(claimer.Claim(kMaxClaim).ids.empty());
+TEST_F(RingClaimerTest, ClaimOfMoreThanOneAddMayTakeIsCut) {
+  ring_.Publish(1, 1 + 3 * kMaxClaim);
+  EXPECT_EQ(claimer_.Claim(kMaxWord).ids, (IdRange{1, 1 + kMaxClaim}));
+  EXPECT_EQ(claimer_.Claim(kMaxClaim + 1).ids, (IdRange{1 + kMaxClaim, 1 + 2 * kMaxClaim}));
+  EXPECT_EQ(claimer_.Claim(kMaxClaim).ids, (IdRange{1 + 2 * kMaxClaim, 1 + 3 * kMaxClaim}));
+  EXPECT_TRUE(claimer_.Claim(kMaxClaim).ids.empty());
 }
 
-TEST(RingClaimerTest, LastIdsBelowTheLimitOfAllAreClaimedOnce) {
+TEST_F(RingClaimerTest, LastIdsBelowTheLimitOfAllAreClaimedOnce) {
   TestRing ring;
   OwnViewClaimer one(ring.table, ring.cursors);
   OwnViewClaimer two(ring.table, ring.cursors);
@@ -252,15 +236,13 @@ TEST(RingClaimerTest, LastIdsBelowTheLimitOfAllAreClaimedOnce) {
   }
 }
 
-TEST(RingClaimerTest, HasIdsLooksWithoutClaiming) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.Publish(1, 3);
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE(claimer.HasIds());
-  EXPECT_EQ(ring.cursor(1), 1U);
+TEST_F(RingClaimerTest, HasIdsLooksWithoutClaiming) {
+  ring_.Publish(1, 3);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(claimer_.HasIds());
+  EXPECT_EQ(ring_.cursor(1), 1U);
 }
 
-TEST(RingClaimerTest, StateIsTheTables) {
+TEST_F(RingClaimerTest, StateIsTheTables) {
   TestRing ring;
   const OwnViewClaimer claimer(ring.table, ring.cursors);
   EXPECT_EQ(claimer.state(), RingState::kActive);
@@ -322,7 +304,7 @@ INSTANTIATE_TEST_SUITE_P(Values, ForgedCursorTest,
 
 // Steps of claimers and publisher in random order: ids rise over all claims, none comes twice, none
 // lies outside a published segment, and the drain finds all unclaimed ids.
-TEST(RingClaimerTest, RandomInterleavingsGiveEveryIdOnceAndInOrder) {
+TEST_F(RingClaimerTest, RandomInterleavingsGiveEveryIdOnceAndInOrder) {
   for (std::uint32_t seed = 1; seed <= 50; ++seed) {
     std::mt19937 random(seed);
     const auto below = [&random](std::uint32_t limit) { return random() % limit; };
@@ -416,7 +398,7 @@ TEST(RingClaimerDeathTest, ClaimEndsWhateverTheTableSays) {
 }
 
 // The next daemon closes a ring while claimers use it, and continues from the cursor that it found.
-TEST(RingClaimerTest, NothingIsClaimedAboveWhereALaterDaemonClosedTheRing) {
+TEST_F(RingClaimerTest, NothingIsClaimedAboveWhereALaterDaemonClosedTheRing) {
   constexpr IdRange kSegment{1, 100'000'001};
   const Deadline enough = Deadline::After(std::chrono::seconds(5));  // for a busy machine
   for (int round = 0; round < 300 && (round < 20 || !enough.passed()); ++round) {

@@ -18,117 +18,111 @@
 namespace idd::shm {
 namespace {
 
-TEST(RingWriterTest, PublishNumbersSegmentsFromOneUpwards) {
-  TestRing ring;
-  EXPECT_EQ(ring.Publish(1, 11), 1U);
-  EXPECT_EQ(ring.Publish(11, 21), 2U);
-  EXPECT_EQ(ring.Publish(100, 101), 3U);
-  EXPECT_EQ(ring.table.live.tail_segment, 3U);
+class RingWriterTest : public ::testing::Test {
+ protected:
+  TestRing ring_;
+};
+
+TEST_F(RingWriterTest, PublishNumbersSegmentsFromOneUpwards) {
+  EXPECT_EQ(ring_.Publish(1, 11), 1U);
+  EXPECT_EQ(ring_.Publish(11, 21), 2U);
+  EXPECT_EQ(ring_.Publish(100, 101), 3U);
+  EXPECT_EQ(ring_.table.live.tail_segment, 3U);
 }
 
-TEST(RingWriterTest, PublishFillsTheSlotOfTheSegmentsNumber) {
-  TestRing ring;
-  const std::uint32_t before = ring.table.live.publications;
-  ring.writer.Publish({1000, 2000}, 3, 1100);
-  const SlotDescriptor& slot = ring.table.slots[1];
+TEST_F(RingWriterTest, PublishFillsTheSlotOfTheSegmentsNumber) {
+  const std::uint32_t before = ring_.table.live.publications;
+  ring_.writer.Publish({1000, 2000}, 3, 1100);
+  const SlotDescriptor& slot = ring_.table.slots[1];
   EXPECT_EQ(slot.segment, 1U);
   EXPECT_EQ(slot.base, 1000U);
   EXPECT_EQ(slot.limit, 2000U);
   EXPECT_EQ(slot.refill_mark, 1100U);
-  EXPECT_EQ(ring.cursors.slots[1].next, 1003U);
-  EXPECT_NE(ring.table.live.publications, before) << "waiters on the word must be woken";
-  EXPECT_EQ(ring.table.slots[0].segment, 0U) << "no other slot is touched";
+  EXPECT_EQ(ring_.cursors.slots[1].next, 1003U);
+  EXPECT_NE(ring_.table.live.publications, before) << "waiters on the word must be woken";
+  EXPECT_EQ(ring_.table.slots[0].segment, 0U) << "no other slot is touched";
 }
 
-TEST(RingWriterTest, TakenIdsAreNeverClaimedAgain) {
-  TestRing ring;
-  ring.Publish(10, 20, 4);
-  EXPECT_EQ(ring.writer.Available(), 6U);
-  EXPECT_EQ(ring.writer.Claim(100).ids, (IdRange{14, 20}));
+TEST_F(RingWriterTest, TakenIdsAreNeverClaimedAgain) {
+  ring_.Publish(10, 20, 4);
+  EXPECT_EQ(ring_.writer.Available(), 6U);
+  EXPECT_EQ(ring_.writer.Claim(100).ids, (IdRange{14, 20}));
 }
 
-TEST(RingWriterTest, SegmentTakenWholeIsExhaustedFromTheStart) {
-  TestRing ring;
-  ring.Publish(10, 20, 10);
-  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
-  const auto retired = ring.writer.RetireExhausted();
+TEST_F(RingWriterTest, SegmentTakenWholeIsExhaustedFromTheStart) {
+  ring_.Publish(10, 20, 10);
+  EXPECT_TRUE(ring_.writer.Claim(1).ids.empty());
+  const auto retired = ring_.writer.RetireExhausted();
   ASSERT_EQ(retired.size(), 1U);
   EXPECT_EQ(retired[0].claimed(), 10U);
 }
 
-TEST(RingWriterTest, ClaimGoesThroughSegmentsInOrder) {
-  TestRing ring;
-  ring.Publish(1, 4);
-  ring.Publish(10, 12);
-  EXPECT_EQ(ring.writer.Claim(2).ids, (IdRange{1, 3}));
-  EXPECT_EQ(ring.writer.Claim(2).ids, (IdRange{3, 4})) << "a segment's end shortens a claim";
-  EXPECT_EQ(ring.writer.Claim(2).ids, (IdRange{10, 12}));
-  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
+TEST_F(RingWriterTest, ClaimGoesThroughSegmentsInOrder) {
+  ring_.Publish(1, 4);
+  ring_.Publish(10, 12);
+  EXPECT_EQ(ring_.writer.Claim(2).ids, (IdRange{1, 3}));
+  EXPECT_EQ(ring_.writer.Claim(2).ids, (IdRange{3, 4})) << "a segment's end shortens a claim";
+  EXPECT_EQ(ring_.writer.Claim(2).ids, (IdRange{10, 12}));
+  EXPECT_TRUE(ring_.writer.Claim(1).ids.empty());
 }
 
-TEST(RingWriterTest, ClaimLeavesAnExhaustedCursorAlone) {
-  TestRing ring;
-  ring.Publish(1, 4);
-  ASSERT_EQ(ring.writer.Claim(3).ids.size(), 3U);
-  for (int i = 0; i < 10; ++i) ASSERT_TRUE(ring.writer.Claim(kMaxClaim).ids.empty());
-  EXPECT_EQ(ring.cursor(1), 4U);
+TEST_F(RingWriterTest, ClaimLeavesAnExhaustedCursorAlone) {
+  ring_.Publish(1, 4);
+  ASSERT_EQ(ring_.writer.Claim(3).ids.size(), 3U);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(ring_.writer.Claim(kMaxClaim).ids.empty());
+  EXPECT_EQ(ring_.cursor(1), 4U);
 }
 
-TEST(RingWriterTest, SixteenSegmentsFitAndNoMore) {
-  TestRing ring;
+TEST_F(RingWriterTest, SixteenSegmentsFitAndNoMore) {
   for (std::uint64_t i = 1; i <= kSlotCount; ++i) {
-    ASSERT_TRUE(ring.writer.CanPublish()) << i;
-    ring.Publish(i * 10, i * 10 + 10);
+    ASSERT_TRUE(ring_.writer.CanPublish()) << i;
+    ring_.Publish(i * 10, i * 10 + 10);
   }
-  EXPECT_FALSE(ring.writer.CanPublish());
-  EXPECT_EQ(ring.writer.Snapshot().size(), kSlotCount);
-  EXPECT_EQ(ring.writer.Available(), kSlotCount * 10);
+  EXPECT_FALSE(ring_.writer.CanPublish());
+  EXPECT_EQ(ring_.writer.Snapshot().size(), kSlotCount);
+  EXPECT_EQ(ring_.writer.Available(), kSlotCount * 10);
 }
 
-TEST(RingWriterTest, AnExhaustedSegmentMakesRoomOnceItIsRetired) {
-  TestRing ring;
-  for (std::uint64_t i = 1; i <= kSlotCount; ++i) ring.Publish(i * 10, i * 10 + 10);
-  ASSERT_EQ(ring.writer.Claim(10).ids.size(), 10U);
-  EXPECT_FALSE(ring.writer.CanPublish());
-  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
-  ASSERT_TRUE(ring.writer.CanPublish());
-  EXPECT_EQ(ring.Publish(1000, 1010), kSlotCount + 1);
-  EXPECT_EQ(ring.slot(1).segment, kSlotCount + 1) << "the oldest slot was recycled";
+TEST_F(RingWriterTest, AnExhaustedSegmentMakesRoomOnceItIsRetired) {
+  for (std::uint64_t i = 1; i <= kSlotCount; ++i) ring_.Publish(i * 10, i * 10 + 10);
+  ASSERT_EQ(ring_.writer.Claim(10).ids.size(), 10U);
+  EXPECT_FALSE(ring_.writer.CanPublish());
+  ASSERT_EQ(ring_.writer.RetireExhausted().size(), 1U);
+  ASSERT_TRUE(ring_.writer.CanPublish());
+  EXPECT_EQ(ring_.Publish(1000, 1010), kSlotCount + 1);
+  EXPECT_EQ(ring_.slot(1).segment, kSlotCount + 1) << "the oldest slot was recycled";
 }
 
-TEST(RingWriterTest, RetireStopsAtTheFirstSegmentThatHasIds) {
-  TestRing ring;
-  ring.Publish(1, 3);
-  ring.Publish(3, 5);
-  ring.Publish(5, 7, 2);
-  ASSERT_EQ(ring.writer.Claim(2).ids.size(), 2U);
-  const auto retired = ring.writer.RetireExhausted();
+TEST_F(RingWriterTest, RetireStopsAtTheFirstSegmentThatHasIds) {
+  ring_.Publish(1, 3);
+  ring_.Publish(3, 5);
+  ring_.Publish(5, 7, 2);
+  ASSERT_EQ(ring_.writer.Claim(2).ids.size(), 2U);
+  const auto retired = ring_.writer.RetireExhausted();
   ASSERT_EQ(retired.size(), 1U);
   EXPECT_EQ(retired[0].number, 1U);
   EXPECT_EQ(retired[0].ids, (IdRange{1, 3}));
-  EXPECT_EQ(ring.table.live.head_segment, 2U);
-  EXPECT_TRUE(ring.writer.RetireExhausted().empty()) << "each is reported once";
-  ASSERT_EQ(ring.writer.Claim(2).ids.size(), 2U);
-  EXPECT_EQ(ring.writer.RetireExhausted().size(), 2U);
-  EXPECT_EQ(ring.table.live.head_segment, 4U);
+  EXPECT_EQ(ring_.table.live.head_segment, 2U);
+  EXPECT_TRUE(ring_.writer.RetireExhausted().empty()) << "each is reported once";
+  ASSERT_EQ(ring_.writer.Claim(2).ids.size(), 2U);
+  EXPECT_EQ(ring_.writer.RetireExhausted().size(), 2U);
+  EXPECT_EQ(ring_.table.live.head_segment, 4U);
 }
 
-TEST(RingWriterTest, OvershotCursorCountsAsExhaustedNotMore) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.cursor(1) = 5000;
-  EXPECT_EQ(ring.writer.Available(), 0U);
-  const auto retired = ring.writer.RetireExhausted();
+TEST_F(RingWriterTest, OvershotCursorCountsAsExhaustedNotMore) {
+  ring_.Publish(1, 11);
+  ring_.cursor(1) = 5000;
+  EXPECT_EQ(ring_.writer.Available(), 0U);
+  const auto retired = ring_.writer.RetireExhausted();
   ASSERT_EQ(retired.size(), 1U);
   EXPECT_EQ(retired[0].claimed(), 10U);
 }
 
-TEST(RingWriterTest, DrainReturnsUnclaimedIdsOldestFirst) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.Publish(11, 21);
-  ASSERT_EQ(ring.writer.Claim(4).ids.size(), 4U);
-  const auto drained = ring.writer.DrainAll();
+TEST_F(RingWriterTest, DrainReturnsUnclaimedIdsOldestFirst) {
+  ring_.Publish(1, 11);
+  ring_.Publish(11, 21);
+  ASSERT_EQ(ring_.writer.Claim(4).ids.size(), 4U);
+  const auto drained = ring_.writer.DrainAll();
   ASSERT_EQ(drained.size(), 2U);
   EXPECT_EQ(drained[0].next, 5U);
   EXPECT_EQ(drained[0].available(), 6U);
@@ -136,30 +130,28 @@ TEST(RingWriterTest, DrainReturnsUnclaimedIdsOldestFirst) {
   EXPECT_EQ(drained[1].available(), 10U);
 }
 
-TEST(RingWriterTest, DrainClosesEveryCursorForGood) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.Publish(11, 21);
-  static_cast<void>(ring.writer.DrainAll());
-  EXPECT_EQ(ring.cursor(1), 1 + kClosingStep) << "its last position must stay readable";
-  EXPECT_EQ(ring.cursor(2), 11 + kClosingStep);
-  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
-  EXPECT_EQ(ring.writer.Available(), 0U);
-  EXPECT_TRUE(ring.writer.Snapshot().empty());
-  EXPECT_TRUE(ring.writer.DrainAll().empty()) << "a tail must be returned only once";
-  EXPECT_EQ(ring.table.live.head_segment, 3U);
+TEST_F(RingWriterTest, DrainClosesEveryCursorForGood) {
+  ring_.Publish(1, 11);
+  ring_.Publish(11, 21);
+  static_cast<void>(ring_.writer.DrainAll());
+  EXPECT_EQ(ring_.cursor(1), 1 + kClosingStep) << "its last position must stay readable";
+  EXPECT_EQ(ring_.cursor(2), 11 + kClosingStep);
+  EXPECT_TRUE(ring_.writer.Claim(1).ids.empty());
+  EXPECT_EQ(ring_.writer.Available(), 0U);
+  EXPECT_TRUE(ring_.writer.Snapshot().empty());
+  EXPECT_TRUE(ring_.writer.DrainAll().empty()) << "a tail must be returned only once";
+  EXPECT_EQ(ring_.table.live.head_segment, 3U);
 }
 
-TEST(RingWriterTest, DrainOfAnOvershotSegmentReturnsNothingOfIt) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.cursor(1) = 5000;
-  const auto drained = ring.writer.DrainAll();
+TEST_F(RingWriterTest, DrainOfAnOvershotSegmentReturnsNothingOfIt) {
+  ring_.Publish(1, 11);
+  ring_.cursor(1) = 5000;
+  const auto drained = ring_.writer.DrainAll();
   ASSERT_EQ(drained.size(), 1U);
   EXPECT_EQ(drained[0].available(), 0U);
 }
 
-TEST(RingWriterTest, DrainFindsACursorForgedBelowBase) {
+TEST_F(RingWriterTest, DrainFindsACursorForgedBelowBase) {
   for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{999}}) {
     TestRing ring;
     ring.Publish(1000, 2000);
@@ -172,13 +164,12 @@ TEST(RingWriterTest, DrainFindsACursorForgedBelowBase) {
   }
 }
 
-TEST(RingWriterTest, LookStaysInBoundsWhateverTheCursorHolds) {
-  TestRing ring;
-  ring.Publish(1000, 2000);
+TEST_F(RingWriterTest, LookStaysInBoundsWhateverTheCursorHolds) {
+  ring_.Publish(1000, 2000);
   for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{999}, std::uint64_t{1500},
                                      std::uint64_t{2000}, kMaxLimit, kClosingStep, kMaxWord}) {
-    ring.cursor(1) = forged;
-    const auto segments = ring.writer.Snapshot();
+    ring_.cursor(1) = forged;
+    const auto segments = ring_.writer.Snapshot();
     ASSERT_EQ(segments.size(), 1U);
     EXPECT_GE(segments[0].next, 1000U);
     EXPECT_LE(segments[0].next, 2000U);
@@ -187,37 +178,34 @@ TEST(RingWriterTest, LookStaysInBoundsWhateverTheCursorHolds) {
   }
 }
 
-TEST(RingWriterTest, LookFindsACursorThatWasMovedBack) {
-  TestRing ring;
-  ring.Publish(1000, 2000);
-  ASSERT_EQ(ring.writer.Claim(500).ids.size(), 500U);
-  EXPECT_EQ(ring.writer.Snapshot()[0].claimed(), 500U);
-  EXPECT_FALSE(ring.writer.forged());
-  ring.cursor(1) = 1499;
-  EXPECT_EQ(ring.writer.Snapshot()[0].claimed(), 500U) << "what was claimed stays claimed";
-  EXPECT_TRUE(ring.writer.forged());
+TEST_F(RingWriterTest, LookFindsACursorThatWasMovedBack) {
+  ring_.Publish(1000, 2000);
+  ASSERT_EQ(ring_.writer.Claim(500).ids.size(), 500U);
+  EXPECT_EQ(ring_.writer.Snapshot()[0].claimed(), 500U);
+  EXPECT_FALSE(ring_.writer.forged());
+  ring_.cursor(1) = 1499;
+  EXPECT_EQ(ring_.writer.Snapshot()[0].claimed(), 500U) << "what was claimed stays claimed";
+  EXPECT_TRUE(ring_.writer.forged());
 }
 
-TEST(RingWriterTest, LookFindsACursorThatAnotherClosed) {
-  TestRing ring;
-  ring.Publish(1000, 2000);
-  ring.cursor(1) += kClosingStep;
-  static_cast<void>(ring.writer.Snapshot());
-  EXPECT_TRUE(ring.writer.forged());
+TEST_F(RingWriterTest, LookFindsACursorThatAnotherClosed) {
+  ring_.Publish(1000, 2000);
+  ring_.cursor(1) += kClosingStep;
+  static_cast<void>(ring_.writer.Snapshot());
+  EXPECT_TRUE(ring_.writer.forged());
 }
 
-TEST(RingWriterTest, DrainFindsACursorThatWasMovedBack) {
-  TestRing ring;
-  ring.Publish(1000, 2000);
-  ASSERT_EQ(ring.writer.Claim(500).ids.size(), 500U);
-  static_cast<void>(ring.writer.Snapshot());
-  ring.cursor(1) = 1000;
-  static_cast<void>(ring.writer.DrainAll());
-  EXPECT_TRUE(ring.writer.forged());
+TEST_F(RingWriterTest, DrainFindsACursorThatWasMovedBack) {
+  ring_.Publish(1000, 2000);
+  ASSERT_EQ(ring_.writer.Claim(500).ids.size(), 500U);
+  static_cast<void>(ring_.writer.Snapshot());
+  ring_.cursor(1) = 1000;
+  static_cast<void>(ring_.writer.DrainAll());
+  EXPECT_TRUE(ring_.writer.forged());
 }
 
 // Regression: the daemon looked, saw that the cursor had been set back, and claimed from it.
-TEST(RingWriterTest, ClaimTakesNothingFromACursorThatWasSetBack) {
+TEST_F(RingWriterTest, ClaimTakesNothingFromACursorThatWasSetBack) {
   for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{50}}) {
     TestRing ring;
     ring.Publish(1, 101);
@@ -231,85 +219,79 @@ TEST(RingWriterTest, ClaimTakesNothingFromACursorThatWasSetBack) {
 }
 
 // Regression: ids that the daemon itself had claimed were not counted as seen.
-TEST(RingWriterTest, OwnClaimIsAsGoodAsALook) {
-  TestRing ring;
-  ring.Publish(1, 101);
-  ASSERT_EQ(ring.writer.Claim(50).ids, (IdRange{1, 51}));
-  ring.cursor(1) = 50;
-  const IdRange again = ring.writer.Claim(1).ids;
+TEST_F(RingWriterTest, OwnClaimIsAsGoodAsALook) {
+  ring_.Publish(1, 101);
+  ASSERT_EQ(ring_.writer.Claim(50).ids, (IdRange{1, 51}));
+  ring_.cursor(1) = 50;
+  const IdRange again = ring_.writer.Claim(1).ids;
   EXPECT_TRUE(again.empty()) << "was given " << again.first << " a second time";
-  EXPECT_TRUE(ring.writer.forged());
+  EXPECT_TRUE(ring_.writer.forged());
 }
 
-TEST(RingWriterTest, OwnClaimCountsForTheDrain) {
-  TestRing ring;
-  ring.Publish(1, 101);
-  ASSERT_EQ(ring.writer.Claim(50).ids.size(), 50U);
-  ring.cursor(1) = 10;
-  const auto drained = ring.writer.DrainAll();
+TEST_F(RingWriterTest, OwnClaimCountsForTheDrain) {
+  ring_.Publish(1, 101);
+  ASSERT_EQ(ring_.writer.Claim(50).ids.size(), 50U);
+  ring_.cursor(1) = 10;
+  const auto drained = ring_.writer.DrainAll();
   ASSERT_EQ(drained.size(), 1U);
   EXPECT_EQ(drained[0].next, 51U);
-  EXPECT_TRUE(ring.writer.forged());
+  EXPECT_TRUE(ring_.writer.forged());
 }
 
-TEST(RingWriterTest, ForgedRingGivesNothingOfItsOtherSegmentsEither) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.Publish(11, 21);
-  ring.cursor(2) = 3;
-  ASSERT_EQ(ring.writer.Snapshot().size(), 2U);
-  ASSERT_TRUE(ring.writer.forged());
-  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
+TEST_F(RingWriterTest, ForgedRingGivesNothingOfItsOtherSegmentsEither) {
+  ring_.Publish(1, 11);
+  ring_.Publish(11, 21);
+  ring_.cursor(2) = 3;
+  ASSERT_EQ(ring_.writer.Snapshot().size(), 2U);
+  ASSERT_TRUE(ring_.writer.forged());
+  EXPECT_TRUE(ring_.writer.Claim(1).ids.empty());
 }
 
-TEST(RingWriterTest, ClaimOfACursorThatWasSetForwardStaysInBounds) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.Publish(11, 21);
-  ring.cursor(1) = 8;
-  EXPECT_EQ(ring.writer.Claim(10).ids, (IdRange{8, 11})) << "the others are a gap";
-  ring.cursor(2) = 5000;
-  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
-  EXPECT_FALSE(ring.writer.forged()) << "no id may come twice";
-  ring.cursor(2) = 15;
-  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
-  EXPECT_TRUE(ring.writer.forged());
+TEST_F(RingWriterTest, ClaimOfACursorThatWasSetForwardStaysInBounds) {
+  ring_.Publish(1, 11);
+  ring_.Publish(11, 21);
+  ring_.cursor(1) = 8;
+  EXPECT_EQ(ring_.writer.Claim(10).ids, (IdRange{8, 11})) << "the others are a gap";
+  ring_.cursor(2) = 5000;
+  EXPECT_TRUE(ring_.writer.Claim(1).ids.empty());
+  EXPECT_FALSE(ring_.writer.forged()) << "no id may come twice";
+  ring_.cursor(2) = 15;
+  EXPECT_TRUE(ring_.writer.Claim(1).ids.empty());
+  EXPECT_TRUE(ring_.writer.forged());
 }
 
-TEST(RingWriterTest, ClaimDoesNotRunACursorRound) {
-  TestRing ring;
-  ring.Publish(1, 101);
-  ASSERT_EQ(ring.writer.Claim(50).ids.size(), 50U);
-  ring.cursor(1) = kMaxWord;
-  EXPECT_TRUE(ring.writer.Claim(10).ids.empty());
-  EXPECT_TRUE(ring.writer.forged());
-  EXPECT_EQ(ring.cursor(1), kMaxWord) << "a look has shown it, so nothing is added";
+TEST_F(RingWriterTest, ClaimDoesNotRunACursorRound) {
+  ring_.Publish(1, 101);
+  ASSERT_EQ(ring_.writer.Claim(50).ids.size(), 50U);
+  ring_.cursor(1) = kMaxWord;
+  EXPECT_TRUE(ring_.writer.Claim(10).ids.empty());
+  EXPECT_TRUE(ring_.writer.forged());
+  EXPECT_EQ(ring_.cursor(1), kMaxWord) << "a look has shown it, so nothing is added";
 }
 
-TEST(RingWriterTest, WitnessIsRaisedByLooksAndClaimsUntilTheSegmentIsOver) {
-  TestRing ring;
+TEST_F(RingWriterTest, WitnessIsRaisedByLooksAndClaimsUntilTheSegmentIsOver) {
   std::atomic<std::uint64_t> first{1};
   std::atomic<std::uint64_t> second{11};
-  ring.writer.Publish({1, 11}, 0, kNoMark, &first);
-  ring.writer.Publish({11, 21}, 2, kNoMark, &second);
-  ASSERT_EQ(ring.writer.Claim(3).ids.size(), 3U);
+  ring_.writer.Publish({1, 11}, 0, kNoMark, &first);
+  ring_.writer.Publish({11, 21}, 2, kNoMark, &second);
+  ASSERT_EQ(ring_.writer.Claim(3).ids.size(), 3U);
   EXPECT_EQ(first.load(), 4U);
-  ring.cursor(1) = 5000;
-  static_cast<void>(ring.writer.Snapshot());
+  ring_.cursor(1) = 5000;
+  static_cast<void>(ring_.writer.Snapshot());
   EXPECT_EQ(first.load(), 11U) << "no more than its limit";
-  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
+  ASSERT_EQ(ring_.writer.RetireExhausted().size(), 1U);
   first = 0;  // another claim's now
-  ring.cursor(2) = 15;
-  ASSERT_EQ(ring.writer.DrainAll().size(), 1U);
+  ring_.cursor(2) = 15;
+  ASSERT_EQ(ring_.writer.DrainAll().size(), 1U);
   EXPECT_EQ(second.load(), 15U);
   second = 0;
-  ring.Publish(21, 31);
-  ASSERT_EQ(ring.writer.Claim(10).ids.size(), 10U);
+  ring_.Publish(21, 31);
+  ASSERT_EQ(ring_.writer.Claim(10).ids.size(), 10U);
   EXPECT_EQ(first.load() + second.load(), 0U);
 }
 
 // A hostile client also writes between the daemon's look and its add.
-TEST(RingWriterTest, NoClaimRepeatsAnIdWhileTheCursorIsSetBack) {
+TEST_F(RingWriterTest, NoClaimRepeatsAnIdWhileTheCursorIsSetBack) {
   for (int round = 0; round < 100; ++round) {
     TestRing ring;
     ring.Publish(1, 1'000'001);
@@ -333,74 +315,69 @@ TEST(RingWriterTest, NoClaimRepeatsAnIdWhileTheCursorIsSetBack) {
   }
 }
 
-TEST(RingWriterTest, NoHonestClaimLooksForged) {
-  TestRing ring;
-  OwnViewClaimer claimers[] = {{ring.table, ring.cursors}, {ring.table, ring.cursors}};
+TEST_F(RingWriterTest, NoHonestClaimLooksForged) {
+  OwnViewClaimer claimers[] = {{ring_.table, ring_.cursors}, {ring_.table, ring_.cursors}};
   std::uint64_t next = 1;
   for (int round = 0; round < 200; ++round) {
-    ring.Publish(next, next + 10);
+    ring_.Publish(next, next + 10);
     next += 10;
     for (OwnViewClaimer& claimer : claimers) static_cast<void>(claimer.Claim(kMaxClaim));
-    static_cast<void>(ring.writer.Snapshot());
-    if (round % 3 == 0) static_cast<void>(ring.writer.RetireExhausted());
-    if (round % 7 == 0) static_cast<void>(ring.writer.DrainAll());
-    if (!ring.writer.CanPublish()) static_cast<void>(ring.writer.RetireExhausted());
+    static_cast<void>(ring_.writer.Snapshot());
+    if (round % 3 == 0) static_cast<void>(ring_.writer.RetireExhausted());
+    if (round % 7 == 0) static_cast<void>(ring_.writer.DrainAll());
+    if (!ring_.writer.CanPublish()) static_cast<void>(ring_.writer.RetireExhausted());
   }
-  EXPECT_FALSE(ring.writer.forged());
+  EXPECT_FALSE(ring_.writer.forged());
 }
 
 // Regression: a batch that overflows the end of the id space ends above every limit and was treated
 // as a forgery.
-TEST(RingWriterTest, OvershootAtTheEndOfAllIdsIsNotForged) {
-  TestRing ring;
-  OwnViewClaimer claimer(ring.table, ring.cursors);
-  ring.Publish(kMaxLimit - 5, kMaxLimit);
+TEST_F(RingWriterTest, OvershootAtTheEndOfAllIdsIsNotForged) {
+  OwnViewClaimer claimer(ring_.table, ring_.cursors);
+  ring_.Publish(kMaxLimit - 5, kMaxLimit);
   ASSERT_EQ(claimer.Claim(10).ids.size(), 5U);
-  EXPECT_EQ(ring.writer.RetireExhausted().size(), 1U);
-  EXPECT_FALSE(ring.writer.forged());
+  EXPECT_EQ(ring_.writer.RetireExhausted().size(), 1U);
+  EXPECT_FALSE(ring_.writer.forged());
 }
 
 // The claimer has added, and is about to check the segment's number.
-TEST(RingWriterTest, DrainRecordsTheEndForOvertakenClaimers) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ASSERT_EQ(ring.writer.Claim(4).ids.size(), 4U);
-  static_cast<void>(ring.writer.DrainAll());
-  const SlotDescriptor& slot = ring.table.slots[1];
+TEST_F(RingWriterTest, DrainRecordsTheEndForOvertakenClaimers) {
+  ring_.Publish(1, 11);
+  ASSERT_EQ(ring_.writer.Claim(4).ids.size(), 4U);
+  static_cast<void>(ring_.writer.DrainAll());
+  const SlotDescriptor& slot = ring_.table.slots[1];
   EXPECT_EQ(KeepOvertaken(slot, 1, {4, 5}), (IdRange{4, 5}));
   EXPECT_EQ(KeepOvertaken(slot, 1, {3, 9}), (IdRange{3, 5})) << "the rest is the daemon's";
   EXPECT_TRUE(KeepOvertaken(slot, 1, {5, 6}).empty());
 }
 
-TEST(RingWriterTest, OvertakenClaimersOfAnExhaustedSegmentKeepTheirIds) {
-  TestRing ring;
-  ring.Publish(1, 3);
-  ASSERT_EQ(ring.writer.Claim(2).ids.size(), 2U);
-  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
-  EXPECT_EQ(KeepOvertaken(ring.table.slots[1], 1, {2, 3}), (IdRange{2, 3}));
+TEST_F(RingWriterTest, OvertakenClaimersOfAnExhaustedSegmentKeepTheirIds) {
+  ring_.Publish(1, 3);
+  ASSERT_EQ(ring_.writer.Claim(2).ids.size(), 2U);
+  ASSERT_EQ(ring_.writer.RetireExhausted().size(), 1U);
+  EXPECT_EQ(KeepOvertaken(ring_.table.slots[1], 1, {2, 3}), (IdRange{2, 3}));
 }
 
-TEST(RingWriterTest, EndsAreForgottenByTheSecondCallAndByRecycling) {
-  TestRing ring;
-  ring.Publish(1, 3);
-  ASSERT_EQ(ring.writer.Claim(2).ids.size(), 2U);
-  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
-  ring.writer.ClearOldEnds();
-  EXPECT_EQ(ring.table.slots[1].ended_segment, 1U);
-  ring.writer.ClearOldEnds();
-  EXPECT_EQ(ring.table.slots[1].ended_segment, 0U);
-  EXPECT_TRUE(KeepOvertaken(ring.table.slots[1], 1, {2, 3}).empty());
+TEST_F(RingWriterTest, EndsAreForgottenByTheSecondCallAndByRecycling) {
+  ring_.Publish(1, 3);
+  ASSERT_EQ(ring_.writer.Claim(2).ids.size(), 2U);
+  ASSERT_EQ(ring_.writer.RetireExhausted().size(), 1U);
+  ring_.writer.ClearOldEnds();
+  EXPECT_EQ(ring_.table.slots[1].ended_segment, 1U);
+  ring_.writer.ClearOldEnds();
+  EXPECT_EQ(ring_.table.slots[1].ended_segment, 0U);
+  EXPECT_TRUE(KeepOvertaken(ring_.table.slots[1], 1, {2, 3}).empty());
 
   for (std::uint64_t base = 3; base < 3 + kSlotCount; ++base) {
-    ring.Publish(base, base + 1, 1);
-    ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
+    ring_.Publish(base, base + 1, 1);
+    ASSERT_EQ(ring_.writer.RetireExhausted().size(), 1U);
   }
-  EXPECT_EQ(ring.table.slots[1].ended_segment, 1U + kSlotCount) << "not an older segment's";
+  EXPECT_EQ(ring_.table.slots[1].ended_segment, 1U + kSlotCount) << "not an older segment's";
 }
 
 // Regression: segments were closed oldest first. A claimer that found the first one withdrawn got
 // an id from the last, while one that began after it kept a smaller id from the first.
-TEST(RingWriterTest, NothingIsOpenAfterASegmentThatIsWithdrawn) {
+TEST_F(RingWriterTest, NothingIsOpenAfterASegmentThatIsWithdrawn) {
   for (int round = 0; round < 100; ++round) {
     TestRing ring;
     for (std::uint64_t base = 1; base < kSlotCount; ++base) ring.Publish(base, base + 1);
@@ -420,53 +397,47 @@ TEST(RingWriterTest, NothingIsOpenAfterASegmentThatIsWithdrawn) {
   }
 }
 
-TEST(RingWriterTest, ForgedRingRecordsNoEnd) {
-  TestRing ring;
-  ring.Publish(1000, 2000);
-  ring.cursor(1) = 5;
-  static_cast<void>(ring.writer.DrainAll());
-  EXPECT_EQ(ring.table.slots[1].ended_segment, 0U);
+TEST_F(RingWriterTest, ForgedRingRecordsNoEnd) {
+  ring_.Publish(1000, 2000);
+  ring_.cursor(1) = 5;
+  static_cast<void>(ring_.writer.DrainAll());
+  EXPECT_EQ(ring_.table.slots[1].ended_segment, 0U);
 }
 
-TEST(RingWriterTest, PublishAfterDrainGoesOnAboveTheFloor) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  static_cast<void>(ring.writer.DrainAll());
-  EXPECT_EQ(ring.writer.floor(), 11U);
-  EXPECT_EQ(ring.Publish(11, 21), 2U);
-  EXPECT_EQ(ring.writer.Claim(1).ids, (IdRange{11, 12}));
+TEST_F(RingWriterTest, PublishAfterDrainGoesOnAboveTheFloor) {
+  ring_.Publish(1, 11);
+  static_cast<void>(ring_.writer.DrainAll());
+  EXPECT_EQ(ring_.writer.floor(), 11U);
+  EXPECT_EQ(ring_.Publish(11, 21), 2U);
+  EXPECT_EQ(ring_.writer.Claim(1).ids, (IdRange{11, 12}));
 }
 
-TEST(RingWriterTest, FloorIsTheHighestLimitEverPublished) {
-  TestRing ring;
-  EXPECT_EQ(ring.writer.floor(), 0U);
-  ring.Publish(5, 10);
-  EXPECT_EQ(ring.writer.floor(), 10U);
-  ring.Publish(1000, 1001);
-  EXPECT_EQ(ring.writer.floor(), 1001U);
+TEST_F(RingWriterTest, FloorIsTheHighestLimitEverPublished) {
+  EXPECT_EQ(ring_.writer.floor(), 0U);
+  ring_.Publish(5, 10);
+  EXPECT_EQ(ring_.writer.floor(), 10U);
+  ring_.Publish(1000, 1001);
+  EXPECT_EQ(ring_.writer.floor(), 1001U);
 }
 
-TEST(RingWriterTest, LastIdsBelowTheLimitOfAllAreClaimable) {
-  TestRing ring;
-  ring.Publish(kMaxLimit - 3, kMaxLimit);
-  EXPECT_EQ(ring.writer.Claim(kMaxClaim).ids, (IdRange{kMaxLimit - 3, kMaxLimit}));
-  EXPECT_TRUE(ring.writer.Claim(1).ids.empty());
-  EXPECT_EQ(ring.writer.RetireExhausted().size(), 1U);
+TEST_F(RingWriterTest, LastIdsBelowTheLimitOfAllAreClaimable) {
+  ring_.Publish(kMaxLimit - 3, kMaxLimit);
+  EXPECT_EQ(ring_.writer.Claim(kMaxClaim).ids, (IdRange{kMaxLimit - 3, kMaxLimit}));
+  EXPECT_TRUE(ring_.writer.Claim(1).ids.empty());
+  EXPECT_EQ(ring_.writer.RetireExhausted().size(), 1U);
 }
 
-TEST(RingWriterTest, ClaimOfMoreThanOneAddMayTakeIsCut) {
-  TestRing ring;
-  ring.Publish(1, 1 + 3 * kMaxClaim);
-  EXPECT_EQ(ring.writer.Claim(kMaxWord).ids, (IdRange{1, 1 + kMaxClaim}));
+TEST_F(RingWriterTest, ClaimOfMoreThanOneAddMayTakeIsCut) {
+  ring_.Publish(1, 1 + 3 * kMaxClaim);
+  EXPECT_EQ(ring_.writer.Claim(kMaxWord).ids, (IdRange{1, 1 + kMaxClaim}));
 }
 
-TEST(RingWriterTest, StateIsPublishedAndWakesWaiters) {
-  TestRing ring;
-  const std::uint32_t before = ring.table.live.publications;
-  ring.writer.SetState(RingState::kRetired);
-  EXPECT_EQ(ring.table.live.state, static_cast<std::uint32_t>(RingState::kRetired));
-  EXPECT_EQ(ring.writer.state(), RingState::kRetired);
-  EXPECT_NE(ring.table.live.publications, before);
+TEST_F(RingWriterTest, StateIsPublishedAndWakesWaiters) {
+  const std::uint32_t before = ring_.table.live.publications;
+  ring_.writer.SetState(RingState::kRetired);
+  EXPECT_EQ(ring_.table.live.state, static_cast<std::uint32_t>(RingState::kRetired));
+  EXPECT_EQ(ring_.writer.state(), RingState::kRetired);
+  EXPECT_NE(ring_.table.live.publications, before);
 }
 
 using RingWriterDeathTest = ::testing::Test;

@@ -59,27 +59,29 @@ TEST(IdLayoutTest, NumbersBecomeIds) {
   EXPECT_EQ(kLayout.IdsOf(kLayout.OneTime(numbers)).size(), 6U);
 }
 
-TEST(SnowflakeClaimerTest, RingIsDryBeforeTheFirstWindow) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
-  EXPECT_TRUE(claimer.Claim(1).ids.empty());
-  EXPECT_FALSE(claimer.Claim(1).is_early);
-  EXPECT_FALSE(claimer.IsDue(0));
+class SnowflakeClaimerTest : public ::testing::Test {
+ protected:
+  SnowflakeRing ring_;
+  SnowflakeClaimer claimer_{ring_.table, ring_.cursors};
+};
+
+TEST_F(SnowflakeClaimerTest, RingIsDryBeforeTheFirstWindow) {
+  EXPECT_TRUE(claimer_.Claim(1).ids.empty());
+  EXPECT_FALSE(claimer_.Claim(1).is_early);
+  EXPECT_FALSE(claimer_.IsDue(0));
 }
 
-TEST(SnowflakeClaimerTest, IdsHaveTheTimeNowAlthoughTheWindowBeganEarlier) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
-  ring.PublishTimes(kTime - 10, kTime + 10);
+TEST_F(SnowflakeClaimerTest, IdsHaveTheTimeNowAlthoughTheWindowBeganEarlier) {
+  ring_.PublishTimes(kTime - 10, kTime + 10);
   for (std::uint64_t sequence = 0; sequence < 3; ++sequence) {
-    const SnowflakeClaim claim = claimer.Claim(1);
-    EXPECT_EQ(claim.ids.first, ring.Id(kTime, sequence));
+    const SnowflakeClaim claim = claimer_.Claim(1);
+    EXPECT_EQ(claim.ids.first, ring_.Id(kTime, sequence));
     EXPECT_EQ(claim.ids.size(), 1U);
     EXPECT_FALSE(claim.is_early);
   }
 }
 
-TEST(SnowflakeClaimerTest, BatchEndsWithItsTime) {
+TEST_F(SnowflakeClaimerTest, BatchEndsWithItsTime) {
   SnowflakeRing ring(TagClock::kClaimer, 5);
   SnowflakeClaimer claimer(ring.table, ring.cursors);
   ring.PublishTimes(kTime, kTime + 10);
@@ -89,7 +91,7 @@ TEST(SnowflakeClaimerTest, BatchEndsWithItsTime) {
   EXPECT_EQ(claimer.Claim(2).ids, (IdRange{ring.Id(kTime + 1, 0), ring.Id(kTime + 1, 2)}));
 }
 
-TEST(SnowflakeClaimerTest, BurstBorrowsNoMoreThanItMayAndThenAddsNothing) {
+TEST_F(SnowflakeClaimerTest, BurstBorrowsNoMoreThanItMayAndThenAddsNothing) {
   SnowflakeRing ring(TagClock::kClaimer, 2);
   SnowflakeClaimer claimer(ring.table, ring.cursors);
   ring.PublishTimes(kTime, kTime + 10);
@@ -110,17 +112,15 @@ TEST(SnowflakeClaimerTest, BurstBorrowsNoMoreThanItMayAndThenAddsNothing) {
   EXPECT_EQ(ring.cursor(1), stopped_at);
 }
 
-TEST(SnowflakeClaimerTest, IdsThatAnotherClaimMovedBeyondTheFrontierAreEarly) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
-  ring.PublishTimes(kTime, kTime + 10);
-  ASSERT_FALSE(claimer.Claim(1).is_early);
-  ring.cursor(1) = kLayout.FirstOf(kTime + 1) - 1;
-  EXPECT_FALSE(claimer.Claim(1).is_early);
-  EXPECT_TRUE(claimer.Claim(1).is_early);
+TEST_F(SnowflakeClaimerTest, IdsThatAnotherClaimMovedBeyondTheFrontierAreEarly) {
+  ring_.PublishTimes(kTime, kTime + 10);
+  ASSERT_FALSE(claimer_.Claim(1).is_early);
+  ring_.cursor(1) = kLayout.FirstOf(kTime + 1) - 1;
+  EXPECT_FALSE(claimer_.Claim(1).is_early);
+  EXPECT_TRUE(claimer_.Claim(1).is_early);
 }
 
-TEST(SnowflakeClaimerTest, SingleClaimsGetTheSameIdsAsOthers) {
+TEST_F(SnowflakeClaimerTest, SingleClaimsGetTheSameIdsAsOthers) {
   SnowflakeRing ring(TagClock::kClaimer, 1);
   SnowflakeClaimer claimer(ring.table, ring.cursors);
   EXPECT_TRUE(claimer.ClaimOne().ids.empty()) << "there is no window";
@@ -134,7 +134,7 @@ TEST(SnowflakeClaimerTest, SingleClaimsGetTheSameIdsAsOthers) {
 }
 
 // The clock has gone on since the last claim: the cursor moves with it.
-TEST(SnowflakeClaimerTest, SingleClaimSkipsNumbersOfThePast) {
+TEST_F(SnowflakeClaimerTest, SingleClaimSkipsNumbersOfThePast) {
   SnowflakeRing ring(TagClock::kClaimer, 1);
   ring.PublishTimes(kTime - 10, kTime + 10);
   SnowflakeClaimer claimer(ring.table, ring.cursors);
@@ -145,7 +145,7 @@ TEST(SnowflakeClaimerTest, SingleClaimSkipsNumbersOfThePast) {
 }
 
 // However often a program tries, it drives the cursor no further ahead than by one id.
-TEST(SnowflakeClaimerTest, EarlySingleClaimKeepsItsIdAndTheNextOnesAddNothing) {
+TEST_F(SnowflakeClaimerTest, EarlySingleClaimKeepsItsIdAndTheNextOnesAddNothing) {
   SnowflakeRing ring(TagClock::kClaimer, 1);
   ring.PublishTimes(kTime, kTime + 10);
   SnowflakeClaimer claimer(ring.table, ring.cursors);
@@ -167,7 +167,7 @@ TEST(SnowflakeClaimerTest, EarlySingleClaimKeepsItsIdAndTheNextOnesAddNothing) {
 }
 
 // The daemon has stopped moving the ring: only it can help, so the caller does not wait.
-TEST(SnowflakeClaimerTest, EarlySingleClaimWithTheDaemonsClockGivesItsIdUp) {
+TEST_F(SnowflakeClaimerTest, EarlySingleClaimWithTheDaemonsClockGivesItsIdUp) {
   SnowflakeRing ring(TagClock::kDaemon, 1);
   ring.PublishTimes(kTime, kTime + 10);
   ring.table.live.frontier = kLayout.FirstOf(kTime + 2);
@@ -185,7 +185,7 @@ TEST(SnowflakeClaimerTest, EarlySingleClaimWithTheDaemonsClockGivesItsIdUp) {
 }
 
 // A claimer that knows no segment yet adds without a look.
-TEST(SnowflakeClaimerTest, FirstClaimOfARingThatTheDaemonHasStoppedMovingGetsNothing) {
+TEST_F(SnowflakeClaimerTest, FirstClaimOfARingThatTheDaemonHasStoppedMovingGetsNothing) {
   for (const bool is_single : {true, false}) {
     SnowflakeRing ring(TagClock::kDaemon, 1);
     ring.PublishTimes(kTime, kTime + 10);
@@ -196,7 +196,7 @@ TEST(SnowflakeClaimerTest, FirstClaimOfARingThatTheDaemonHasStoppedMovingGetsNot
   }
 }
 
-TEST(SnowflakeClaimerTest, ClockThatWasSetBackHoldsTheClaimsAndRepeatsNothing) {
+TEST_F(SnowflakeClaimerTest, ClockThatWasSetBackHoldsTheClaimsAndRepeatsNothing) {
   SnowflakeRing ring(TagClock::kClaimer, 1);
   ring.PublishTimes(kTime, kTime + 10);
   SnowflakeClaimer before(ring.table, ring.cursors);
@@ -209,20 +209,18 @@ TEST(SnowflakeClaimerTest, ClockThatWasSetBackHoldsTheClaimsAndRepeatsNothing) {
   EXPECT_TRUE(later.Claim(1).is_early);
 }
 
-TEST(SnowflakeClaimerTest, WindowThatIsOverIsPassedAndTheNextOneBeginsNow) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
-  ring.PublishTimes(kTime - 20, kTime - 10);
-  EXPECT_TRUE(claimer.Claim(1).ids.empty()) << "the only window is over";
-  EXPECT_EQ(ring.writer.RetireExhausted().size(), 1U) << "the claim has moved its cursor";
-  ring.PublishTimes(kTime - 10, kTime + 10);
-  EXPECT_EQ(claimer.Claim(1).ids.first, ring.Id(kTime, 0));
-  ring.writer.MoveWithTime(kLayout.FirstOf(kTime));
-  EXPECT_EQ(ring.writer.RetireExhausted().size(), 0U);
-  EXPECT_EQ(claimer.Claim(1).ids.first, ring.Id(kTime, 1));
+TEST_F(SnowflakeClaimerTest, WindowThatIsOverIsPassedAndTheNextOneBeginsNow) {
+  ring_.PublishTimes(kTime - 20, kTime - 10);
+  EXPECT_TRUE(claimer_.Claim(1).ids.empty()) << "the only window is over";
+  EXPECT_EQ(ring_.writer.RetireExhausted().size(), 1U) << "the claim has moved its cursor";
+  ring_.PublishTimes(kTime - 10, kTime + 10);
+  EXPECT_EQ(claimer_.Claim(1).ids.first, ring_.Id(kTime, 0));
+  ring_.writer.MoveWithTime(kLayout.FirstOf(kTime));
+  EXPECT_EQ(ring_.writer.RetireExhausted().size(), 0U);
+  EXPECT_EQ(claimer_.Claim(1).ids.first, ring_.Id(kTime, 1));
 }
 
-TEST(SnowflakeClaimerTest, DaemonsClockAllowsNothingUntilItSaysSo) {
+TEST_F(SnowflakeClaimerTest, DaemonsClockAllowsNothingUntilItSaysSo) {
   SnowflakeRing ring(TagClock::kDaemon);
   SnowflakeClaimer claimer(ring.table, ring.cursors);
   ring.PublishTimes(kTime, kTime + 10);
@@ -234,41 +232,35 @@ TEST(SnowflakeClaimerTest, DaemonsClockAllowsNothingUntilItSaysSo) {
   EXPECT_TRUE(claimer.Claim(1).is_early);
 }
 
-TEST(SnowflakeClaimerTest, DrainedRingGivesNothingAndItsRestIsExact) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
-  ring.PublishTimes(kTime - 10, kTime + 10);
-  ASSERT_EQ(claimer.Claim(5).ids.size(), 5U);
-  const std::vector<RingWriter::Segment> drained = ring.writer.DrainAll();
+TEST_F(SnowflakeClaimerTest, DrainedRingGivesNothingAndItsRestIsExact) {
+  ring_.PublishTimes(kTime - 10, kTime + 10);
+  ASSERT_EQ(claimer_.Claim(5).ids.size(), 5U);
+  const std::vector<RingWriter::Segment> drained = ring_.writer.DrainAll();
   ASSERT_EQ(drained.size(), 1U);
   EXPECT_EQ(drained[0].next, kLayout.FirstOf(kTime) + 5);
-  EXPECT_TRUE(claimer.Claim(1).ids.empty());
-  EXPECT_FALSE(claimer.Claim(1).is_early);
+  EXPECT_TRUE(claimer_.Claim(1).ids.empty());
+  EXPECT_FALSE(claimer_.Claim(1).is_early);
 }
 
-TEST(SnowflakeClaimerTest, ClosedCursorIsNotMoved) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
-  ring.PublishTimes(kTime - 10, kTime + 10);
-  static_cast<void>(ring.writer.DrainAll());
-  const std::uint64_t closed = ring.cursor(1);
-  EXPECT_GE(MoveWithTime(ring.slot(1), ring.cursors.slots[1], kLayout.FirstOf(kTime)), closed);
-  EXPECT_EQ(ring.cursor(1), closed);
+TEST_F(SnowflakeClaimerTest, ClosedCursorIsNotMoved) {
+  ring_.PublishTimes(kTime - 10, kTime + 10);
+  static_cast<void>(ring_.writer.DrainAll());
+  const std::uint64_t closed = ring_.cursor(1);
+  EXPECT_GE(MoveWithTime(ring_.slot(1), ring_.cursors.slots[1], kLayout.FirstOf(kTime)), closed);
+  EXPECT_EQ(ring_.cursor(1), closed);
 }
 
-TEST(SnowflakeClaimerTest, CursorThatWasSetBackIsFoundBeforeTheClockMovesIt) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
-  ring.PublishTimes(kTime - 10, kTime + 10);
-  ASSERT_FALSE(claimer.Claim(1).ids.empty());
-  static_cast<void>(ring.writer.Snapshot());
-  ring.cursor(1) = kLayout.FirstOf(kTime - 10);
-  ring.writer.MoveWithTime(kLayout.FirstOf(kTime + 1));
-  EXPECT_TRUE(ring.writer.forged());
+TEST_F(SnowflakeClaimerTest, CursorThatWasSetBackIsFoundBeforeTheClockMovesIt) {
+  ring_.PublishTimes(kTime - 10, kTime + 10);
+  ASSERT_FALSE(claimer_.Claim(1).ids.empty());
+  static_cast<void>(ring_.writer.Snapshot());
+  ring_.cursor(1) = kLayout.FirstOf(kTime - 10);
+  ring_.writer.MoveWithTime(kLayout.FirstOf(kTime + 1));
+  EXPECT_TRUE(ring_.writer.forged());
 }
 
 // A client that sleeps while its slot is recycled must not wait for the window that is there now.
-TEST(SnowflakeClaimerTest, LaterWindowInTheSlotOfTheLastClaimHoldsNothingBack) {
+TEST_F(SnowflakeClaimerTest, LaterWindowInTheSlotOfTheLastClaimHoldsNothingBack) {
   SnowflakeRing ring(TagClock::kClaimer, 1);
   SnowflakeClaimer claimer(ring.table, ring.cursors);
   ring.PublishTimes(kTime, kTime + 1);
@@ -287,37 +279,31 @@ TEST(SnowflakeClaimerTest, LaterWindowInTheSlotOfTheLastClaimHoldsNothingBack) {
   EXPECT_EQ(claim.ids.size(), 1U);
 }
 
-TEST(SnowflakeClaimerTest, DrainedRingLooksDryAlthoughItsCursorWasForged) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
-  ring.PublishTimes(kTime, kTime + 10);
-  ASSERT_FALSE(claimer.Claim(1).ids.empty());
-  static_cast<void>(ring.writer.DrainAll());
-  ring.cursor(1) = kLayout.FirstOf(kTime + 9);
-  const SnowflakeClaim claim = claimer.Claim(1);
+TEST_F(SnowflakeClaimerTest, DrainedRingLooksDryAlthoughItsCursorWasForged) {
+  ring_.PublishTimes(kTime, kTime + 10);
+  ASSERT_FALSE(claimer_.Claim(1).ids.empty());
+  static_cast<void>(ring_.writer.DrainAll());
+  ring_.cursor(1) = kLayout.FirstOf(kTime + 9);
+  const SnowflakeClaim claim = claimer_.Claim(1);
   EXPECT_TRUE(claim.ids.empty());
   EXPECT_FALSE(claim.is_early) << "the client would wait instead of attaching again";
 }
 
-TEST(SnowflakeClaimerTest, OneClaimPassesAllWindowsThatAreOver) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
+TEST_F(SnowflakeClaimerTest, OneClaimPassesAllWindowsThatAreOver) {
   for (std::uint64_t i = 1; i < kSlotCount; ++i) {
-    ring.PublishTimes(kTime - 40 + 2 * i, kTime - 38 + 2 * i);
+    ring_.PublishTimes(kTime - 40 + 2 * i, kTime - 38 + 2 * i);
   }
-  ring.PublishTimes(kTime, kTime + 1);
-  EXPECT_EQ(claimer.Claim(1).ids.first, ring.Id(kTime, 0));
+  ring_.PublishTimes(kTime, kTime + 1);
+  EXPECT_EQ(claimer_.Claim(1).ids.first, ring_.Id(kTime, 0));
 }
 
-TEST(SnowflakeClaimerTest, CursorBelowItsBaseIsLeftForTheDaemonToFind) {
-  SnowflakeRing ring;
-  SnowflakeClaimer claimer(ring.table, ring.cursors);
-  ring.PublishTimes(kTime - 10, kTime + 10);
-  ASSERT_EQ(claimer.Claim(5).ids.size(), 5U);
-  ring.cursor(1) = 0;
-  EXPECT_TRUE(claimer.Claim(1).ids.empty()) << "the clock would make five ids come again";
-  static_cast<void>(ring.writer.Snapshot());
-  EXPECT_TRUE(ring.writer.forged());
+TEST_F(SnowflakeClaimerTest, CursorBelowItsBaseIsLeftForTheDaemonToFind) {
+  ring_.PublishTimes(kTime - 10, kTime + 10);
+  ASSERT_EQ(claimer_.Claim(5).ids.size(), 5U);
+  ring_.cursor(1) = 0;
+  EXPECT_TRUE(claimer_.Claim(1).ids.empty()) << "the clock would make five ids come again";
+  static_cast<void>(ring_.writer.Snapshot());
+  EXPECT_TRUE(ring_.writer.forged());
 }
 
 // A cursor that a hostile client writes between any two steps of another process.
@@ -345,7 +331,7 @@ TEST(MoveWithTimeTest, EndsAlthoughTheCursorIsWrittenAllTheTime) {
 }
 
 // Claimers with their own positions, in windows of one millisecond, while the daemon publishes.
-TEST(SnowflakeClaimerTest, ThreadsNeverGetAnIdTwiceAndSeeThemRise) {
+TEST_F(SnowflakeClaimerTest, ThreadsNeverGetAnIdTwiceAndSeeThemRise) {
   TestRing ring;
   ring.table.header.mode = static_cast<std::uint32_t>(TagMode::kSnowflake);
   ring.table.header.unit_ms = 1;

@@ -4,7 +4,6 @@
 // rings as clients do: through the descriptors of an attach.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdint>
@@ -59,11 +58,9 @@ TEST_F(TagServiceTest, ClaimOverTheSocketIsAFallbackOnlyWhenTheRingIsDry) {
 }
 
 TEST_F(TagServiceTest, ChangeToTheSocketClosesTheRingAndLosesNoId) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 100);
   ASSERT_EQ(client.Claim(30), (IdRange{1, 31}));
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   ASSERT_EQ(SnapshotOf("orders").leases.size(), 2U);
   ChangeAccess("orders", TagAccess::kSocket);
   EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
@@ -80,16 +77,13 @@ TEST_F(TagServiceTest, ChangeToTheSocketClosesTheRingAndLosesNoId) {
   h_.Settle();
   EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kExhausted);
   EXPECT_EQ(SnapshotOf("orders").claimed, 150U);
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   EXPECT_EQ(h_.store.next_id("orders"), 151U) << "the rest goes back as from any ring";
   for (const LeaseRecord& lease : h_.store.leases()) ExpectAccounted(lease);
 }
 
 TEST_F(TagServiceTest, WithdrawnRingIsClosedAndWhatIsLeftGoesOnInAnother) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(30).size(), 30U);
+  Client& client = ClientOfNewTag("orders", 100, 30);
   EXPECT_TRUE(service_.Withdraw("orders", client.ring_id() + 1)) << "a ring that is gone already";
   EXPECT_TRUE(service_.Withdraw("nobody-asked-for-it", 1));
   ASSERT_EQ(client.Claim(1).first, 31U);
@@ -102,16 +96,13 @@ TEST_F(TagServiceTest, WithdrawnRingIsClosedAndWhatIsLeftGoesOnInAnother) {
   Client& again = AttachedClient("orders");
   EXPECT_NE(again.ring_id(), client.ring_id());
   EXPECT_EQ(again.Claim(1).first, 33U);
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   EXPECT_TRUE(service_.Withdraw("orders", again.ring_id())) << "too late, and no harm";
   for (const LeaseRecord& lease : h_.store.leases()) ExpectAccounted(lease);
 }
 
 TEST_F(TagServiceTest, ChangeToTheSocketClosesWhatWasUsedUpAndKeepsTheFloor) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(100).size(), 100U);
+  ClientOfNewTag("orders", 100, 100);
   ChangeAccess("orders", TagAccess::kSocket);
   h_.Settle();
   EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kExhausted);
@@ -157,8 +148,7 @@ TEST_F(TagServiceTest, ChangeToTheRingGivesClientsTheRingThatIsInUse) {
 }
 
 TEST_F(TagServiceTest, WaitersPresentAtAChangeAreServedInOrderAndAttachAgain) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10);
   h_.store.script.Hold("FindTag");  // so the lease brings the changed record
   ASSERT_EQ(client.Claim(10).size(), 10U);
   const Answer& of_ring = Claim("orders", 2, kLong, 1, client.ring_id());
@@ -187,11 +177,8 @@ TEST_F(TagServiceTest, WaitersPresentAtAChangeAreServedInOrderAndAttachAgain) {
 }
 
 TEST_F(TagServiceTest, WaiterForTheRingAfterAQuarantineLearnsOfIt) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(50).size(), 50U);
-  service_.Poll();
-  h_.Settle();
+  Client& client = ClientOfNewTag("orders", 100, 50);
+  PollAndSettle();
   h_.store.script.Hold("CloseLeases");  // and the lease after it
   client.memory->cursors().slots[1].next = 10;
   service_.Poll();
@@ -203,11 +190,8 @@ TEST_F(TagServiceTest, WaiterForTheRingAfterAQuarantineLearnsOfIt) {
 }
 
 TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeIsQuarantined) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(50).size(), 50U);
-  service_.Poll();
-  h_.Settle();
+  Client& client = ClientOfNewTag("orders", 100, 50);
+  PollAndSettle();
   const std::size_t leases = h_.store.leases().size();
   client.memory->cursors().slots[1].next = 10;
   ChangeAccess("orders", TagAccess::kSocket);
@@ -226,32 +210,25 @@ TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeIsQuarantined) {
 }
 
 TEST_F(TagServiceTest, RingThatIsForgedAtTheChangeLeavesNoDescriptors) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(50).size(), 50U);
-  service_.Poll();
-  h_.Settle();
+  Client& client = ClientOfNewTag("orders", 100, 50);
+  PollAndSettle();
   client.memory->cursors().slots[1].next = 10;
   ChangeAccess("orders", TagAccess::kSocket);
   EXPECT_EQ(h_.descriptors.names.size(), 2U) << "only the descriptors of the one ring";
 }
 
 TEST_F(TagServiceTest, ChangeByAnotherHostIsNoticedAtTheNextLease) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 100);
   h_.store.SetAccess("orders", TagAccess::kSocket);
   ASSERT_EQ(client.Claim(20), (IdRange{1, 21})) << "not known yet";
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
   EXPECT_EQ(Granted("orders", 1000).ids, (IdRange{21, 101}));
   EXPECT_EQ(Granted("orders", 1000).ids, (IdRange{101, 201}));
 }
 
 TEST_F(TagServiceTest, LeaseUnderWayAtTheChangeIsPublishedInTheNewRing) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(20).size(), 20U);
+  Client& client = ClientOfNewTag("orders", 100, 20);
   h_.store.script.Hold("FindTag");
   service_.Refill("orders");
   ASSERT_TRUE(h_.RunUntil([&] { return h_.store.script.Count("FindTag") == 3; }));
@@ -265,18 +242,8 @@ TEST_F(TagServiceTest, LeaseUnderWayAtTheChangeIsPublishedInTheNewRing) {
 }
 
 TEST_F(TagServiceTest, ChangeThatFindsNoMemoryForARingIsDoneByALaterPoll) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(10).size(), 10U);
-  rlimit limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  // UBSan reads an object's type through a pipe, once for each place: do it here, while one is
-  // available.
-  ASSERT_FALSE(Status::FromErrno(EMFILE, "warming up").ok());
-  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  ChangeAccess("orders", TagAccess::kSocket);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  Client& client = ClientOfNewTag("orders", 100, 10);
+  WithoutDescriptors([&] { ChangeAccess("orders", TagAccess::kSocket); });
   EXPECT_EQ(client.Claim(10), (IdRange{11, 21})) << "clients must not be left without ids";
   EXPECT_EQ(Attach("orders").attached.ring_id, 0U) << "no other client may get the ring";
   service_.Poll();

@@ -4,7 +4,6 @@
 // do: through the descriptors of an attach.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <cstdint>
@@ -19,31 +18,24 @@ using shm::IdRange;
 using std::chrono::milliseconds;
 
 TEST_F(TagServiceTest, ForgedOvershootIsClosedAsUsedNotHandedBack) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 100);
   client.memory->cursors().slots[1].next = std::numeric_limits<std::uint64_t>::max();
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   const LeaseRecord lease = h_.store.leases()[0];
   EXPECT_EQ(lease.returned, 0U);
   EXPECT_EQ(lease.claimed, 100U);
 }
 
 TEST_F(TagServiceTest, CursorForgedBelowBaseIsClosedAsUsedNotHandedBack) {
-  h_.store.AddTag("orders", 100, 1000);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(5).size(), 5U);
+  Client& client = ClientOfNewTag("orders", 100, 5, 1000);
   client.memory->cursors().slots[1].next = 0;
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   EXPECT_EQ(h_.store.leases()[0].returned, 0U);
 }
 
 // Regression: a cursor that was moved back made the difference between two looks wrap around.
 TEST_F(TagServiceTest, RateStaysFiniteWhenAClientMovesTheCursorBack) {
-  h_.store.AddTag("orders", 1000);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(50).size(), 50U);
+  Client& client = ClientOfNewTag("orders", 1000, 50);
   service_.Poll();
   client.memory->cursors().slots[1].next = 10;
   service_.Poll();
@@ -66,9 +58,7 @@ TEST_F(TagServiceTest, GarbageInEveryCursorStopsNeitherTheTagNorAnother) {
 }
 
 TEST_F(TagServiceTest, ForgedRingIsReplacedAndNothingOfItIsHandedBack) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(50).size(), 50U);
+  Client& client = ClientOfNewTag("orders", 100, 50);
   service_.Poll();
   client.memory->cursors().slots[1].next = 10;
   service_.Poll();
@@ -85,24 +75,16 @@ TEST_F(TagServiceTest, ForgedRingIsReplacedAndNothingOfItIsHandedBack) {
 }
 
 TEST_F(TagServiceTest, LeaseThatArrivesWhileNoRingCanBeMadeEndsNothing) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(50).size(), 50U);
+  Client& client = ClientOfNewTag("orders", 100, 50);
   h_.store.script.Hold("TakeLease");
   service_.Poll();
   ASSERT_TRUE(h_.RunUntil([&] { return Leases() == 2; }));
   client.memory->cursors().slots[1].next = 10;
-  rlimit limit{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  // UBSan reads an object's type through a pipe, once for each place: do it here, while one is
-  // available.
-  ASSERT_FALSE(Status::FromErrno(EMFILE, "warming up").ok());
-  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  service_.Poll();
-  h_.store.script.Release();
-  h_.Settle();
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  WithoutDescriptors([&] {
+    service_.Poll();
+    h_.store.script.Release();
+    h_.Settle();
+  });
   const Answer& answer = Claim("orders", 1);
   ASSERT_TRUE(Await(answer));
   EXPECT_TRUE(answer.status.ok()) << answer.status.message();
@@ -112,8 +94,7 @@ TEST_F(TagServiceTest, LeaseThatArrivesWhileNoRingCanBeMadeEndsNothing) {
 // Regression: the request that showed the forged cursor to the daemon was answered from that
 // cursor.
 TEST_F(TagServiceTest, RequestThatFindsACursorSetBackIsServedFromAFreshSegment) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 100);
   EXPECT_EQ(Granted("orders", 50).ids, (IdRange{1, 51}));
   client.memory->cursors().slots[1].next = 1;
   const Answer& answer = Claim("orders", 50);
@@ -126,11 +107,8 @@ TEST_F(TagServiceTest, RequestThatFindsACursorSetBackIsServedFromAFreshSegment) 
 }
 
 TEST_F(TagServiceTest, RequestThatFindsOneOfTwoCursorsSetBackIsServedFromNeither) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(20).size(), 20U);
-  service_.Refill("orders");
-  h_.Settle();
+  Client& client = ClientOfNewTag("orders", 100, 20);
+  RefillAndSettle("orders");
   ASSERT_GE(SnapshotOf("orders").leases.size(), 2U);
   const std::uint64_t reached = SnapshotOf("orders").leases.back().lease.ids.limit;
   client.memory->cursors().slots[2].next = 1;
@@ -141,11 +119,8 @@ TEST_F(TagServiceTest, RequestThatFindsOneOfTwoCursorsSetBackIsServedFromNeither
 }
 
 TEST_F(TagServiceTest, RequestThatFindsAForgedCursorFailsWithTheReasonWhenThereIsNoLease) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(50).size(), 50U);
-  service_.Poll();
-  h_.Settle();
+  Client& client = ClientOfNewTag("orders", 100, 50);
+  PollAndSettle();
   h_.store.script.Hold("CloseLeases");  // and the lease after it
   client.memory->cursors().slots[1].next = 10;
   const Answer& answer = Claim("orders", 1, milliseconds(0));
@@ -156,9 +131,7 @@ TEST_F(TagServiceTest, RequestThatFindsAForgedCursorFailsWithTheReasonWhenThereI
 }
 
 TEST_F(TagServiceTest, AttachThatFindsAForgedCursorGetsAnotherRing) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(50).size(), 50U);
+  Client& client = ClientOfNewTag("orders", 100, 50);
   service_.Poll();
   client.memory->cursors().slots[1].next = 10;
   Client& next = AttachedClient("orders");
@@ -167,9 +140,7 @@ TEST_F(TagServiceTest, AttachThatFindsAForgedCursorGetsAnotherRing) {
 }
 
 TEST_F(TagServiceTest, LeaseThatArrivesAfterAForgeryIsNotPublishedInThatRing) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(50).size(), 50U);
+  Client& client = ClientOfNewTag("orders", 100, 50);
   h_.store.script.Hold("TakeLease");
   service_.Poll();
   ASSERT_TRUE(h_.RunUntil([&] { return Leases() == 2; }));
@@ -199,9 +170,7 @@ TEST_F(TagServiceTest, ClaimsBySocketAreNotedForTheNextDaemonBeforeTheyAreAnswer
 
 // The same for values seen by a wake-up, a request or a report.
 TEST_F(TagServiceTest, WhatWasSeenOfACursorIsNotedForTheNextDaemonAtOnce) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(5).size(), 5U);
+  ClientOfNewTag("orders", 100, 5);
   static_cast<void>(service_.Snapshot());
   auto next = HeldLeases::Adopt(ScopedFd(::fcntl(h_.held->fd(), F_DUPFD_CLOEXEC, 0)), "host-a");
   EXPECT_EQ(next.value()->All().at(0).next, 6U);

@@ -20,8 +20,7 @@ using std::chrono::milliseconds;
 // --- leasing
 
 TEST_F(TagServiceTest, OneLoaderPerTagWhateverAsks) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10);
   ASSERT_EQ(Leases(), 1);
   h_.store.script.Hold("TakeLease");
   ASSERT_EQ(client.Claim(10).size(), 10U);
@@ -41,32 +40,25 @@ TEST_F(TagServiceTest, OneLoaderPerTagWhateverAsks) {
 }
 
 TEST_F(TagServiceTest, NextSegmentIsPrefetchedWhenATenthIsUsed) {
-  h_.store.AddTag("orders", 1000);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 1000);
   ASSERT_EQ(Leases(), 1);
   ASSERT_EQ(client.Claim(100).size(), 100U);
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(Leases(), 1) << "the mark has not been claimed";
   const shm::SlotClaim marked = client.claimer.Claim(1);
   EXPECT_TRUE(marked.wakes_daemon);
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(Leases(), 2);
   ASSERT_EQ(client.Claim(800).size(), 800U);
   service_.Refill("orders");
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   EXPECT_EQ(Leases(), 2) << "one segment ahead and no more";
   EXPECT_EQ(SnapshotOf("orders").leases.size(), 2U);
 }
 
 TEST_F(TagServiceTest, PollSeesToAWakeUpThatNeverCame) {
-  h_.store.AddTag("orders", 1000);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(500).size(), 500U);
-  service_.Poll();
-  h_.Settle();
+  ClientOfNewTag("orders", 1000, 500);
+  PollAndSettle();
   EXPECT_EQ(Leases(), 2);
 }
 
@@ -79,12 +71,10 @@ TEST_F(TagServiceTest, MarkTakenByWaitersIsNoticedWithoutAWakeUp) {
 }
 
 TEST_F(TagServiceTest, ChangedStepIsUsedByTheNextLease) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10);
   h_.store.SetStep("orders", 500);
   ASSERT_EQ(client.Claim(10).size(), 10U);
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(h_.store.requests().back().count, 500U);
   EXPECT_EQ(client.Claim(1000), (IdRange{11, 511}));
   EXPECT_EQ(SnapshotOf("orders").step, 500U);
@@ -227,16 +217,14 @@ TEST_F(TagServiceTest, RefusedPrefetchLeavesTheRingsIdsClaimable) {
   h_.store.AddTag("orders", 100, 1, 100);
   Client& client = AttachedClient("orders");
   ASSERT_EQ(client.Claim(50).size(), 50U);
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(Leases(), 2);
   EXPECT_EQ(Claim("orders", 10, milliseconds(0)).grant.ids, (IdRange{51, 61}));
   EXPECT_EQ(client.Claim(100), (IdRange{61, 101}));
 }
 
 TEST_F(TagServiceTest, LeaseBelowTheFloorIsNeverPublished) {
-  h_.store.AddTag("orders", 10, 1000);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10, 0, 1000);
   ASSERT_EQ(client.Claim(10), (IdRange{1000, 1010}));
   h_.store.LieOnce({1, 11});
   const Answer& answer = Claim("orders", 1);
@@ -258,8 +246,7 @@ TEST_F(TagServiceTest, RequestCarriesTheMarkAndTheFloor) {
   EXPECT_EQ(h_.store.requests()[0].high_water_mark, 5000U);
   EXPECT_EQ(h_.store.requests()[0].floor, 0U);
   EXPECT_EQ(client.Claim(100), (IdRange{5000, 5010}));
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(h_.store.requests()[1].floor, 5010U);
   EXPECT_EQ(h_.store.requests()[1].high_water_mark, 5010U);
   EXPECT_NE(h_.store.requests()[0].token, h_.store.requests()[1].token);
@@ -329,11 +316,8 @@ TEST_F(TagServiceTest, ReturnedRangesAreServedLikeAnyLease) {
 // --- closing
 
 TEST_F(TagServiceTest, ExhaustedLeaseIsClosedInTheJournal) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(10).size(), 10U);
-  service_.Poll();
-  h_.Settle();
+  ClientOfNewTag("orders", 10, 10);
+  PollAndSettle();
   const LeaseRecord lease = h_.store.leases()[0];
   EXPECT_EQ(lease.state, LeaseState::kExhausted);
   EXPECT_EQ(lease.claimed, 10U);
@@ -341,12 +325,9 @@ TEST_F(TagServiceTest, ExhaustedLeaseIsClosedInTheJournal) {
 }
 
 TEST_F(TagServiceTest, ClosureThatFailedIsTriedAgainAndStaysLiveUntilThen) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(10).size(), 10U);
+  ClientOfNewTag("orders", 10, 10);
   h_.store.script.Fail("CloseLeases", {Code::kUnavailable, "busy"});
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   const LeaseRecord lease = h_.store.leases()[0];
   EXPECT_EQ(lease.state, LeaseState::kActive);
   ASSERT_TRUE(service_.LiveLeases().contains(lease.token));
@@ -379,14 +360,11 @@ class ReplacedStoreTest : public TagServiceTest {
 
 // The tag is not deleted: this is another database.
 TEST_F(ReplacedStoreTest, RingGoesOnWhenItsTagIsNotInTheOtherDatabase) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(5).size(), 5U);
+  Client& client = ClientOfNewTag("orders", 10, 5);
   h_.store.RemoveTag("orders");
   h_.store.ForgetLeases();
   h_.store.Replace("fedcba9876543210");
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(client.claimer.state(), shm::RingState::kActive);
   EXPECT_EQ(client.Claim(5), (IdRange{6, 11}));
   const Answer& answer = Claim("orders", 1);
@@ -399,9 +377,7 @@ TEST_F(ReplacedStoreTest, RingGoesOnWhenItsTagIsNotInTheOtherDatabase) {
 
 // The refusal outlived the creation, so that programs got NO_SUCH_TAG, which they do not try again.
 TEST_F(ReplacedStoreTest, TagThatIsCreatedInTheOtherDatabaseIsRefusedNoLonger) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(10).size(), 10U);
+  ClientOfNewTag("orders", 10, 10);
   h_.store.RemoveTag("orders");
   h_.store.ForgetLeases();
   h_.store.Replace("fedcba9876543210");
@@ -418,8 +394,7 @@ TEST_F(ReplacedStoreTest, TagThatIsCreatedInTheOtherDatabaseIsRefusedNoLonger) {
 }
 
 TEST_F(ReplacedStoreTest, NothingIsLeasedBeforeTheOtherHostsHavePushedTheirMarks) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10);
   h_.store.Replace("0123456789abcdef");
   const MonotonicTime began = MonotonicClock::now();
   ASSERT_EQ(client.Claim(10).size(), 10U);
@@ -437,37 +412,29 @@ TEST_F(ReplacedStoreTest, NothingIsLeasedBeforeTheOtherHostsHavePushedTheirMarks
 }
 
 TEST_F(ReplacedStoreTest, LeasesInUseAreJournalledInAnOlderCopy) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(5).size(), 5U);
-  service_.Refill("orders");
-  h_.Settle();
+  Client& client = ClientOfNewTag("orders", 10, 5);
+  RefillAndSettle("orders");
   ASSERT_EQ(service_.LiveLeases().size(), 2U);
   h_.store.ForgetLeases();
   h_.store.AddTag("orders", 10, 1);
   h_.store.Replace("0123456789abcdef");
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   EXPECT_EQ(h_.store.next_id("orders"), 21U) << "it must be noticed without a request for ids";
   ExpectJournalKnowsTheRings();
   ASSERT_EQ(client.Claim(5).size(), 5U);
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(h_.store.leases()[0].ids.size() + h_.store.leases()[1].ids.size(), 20U);
   ExpectJournalKnowsTheRings();
 }
 
 TEST_F(ReplacedStoreTest, LeasesThatEndedSinceAreAbandonedInAnOlderCopy) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10);
   const simulation::DataSet copy = h_.store.data();
   ASSERT_EQ(client.Claim(10).size(), 10U);
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   ASSERT_EQ(h_.store.leases().front().state, LeaseState::kExhausted);
   h_.store.Replace(copy);
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   EXPECT_EQ(h_.store.leases().front().state, LeaseState::kAbandoned);
   ExpectJournalKnowsTheRings();
 }

@@ -64,14 +64,9 @@ class DrainTest : public TagServiceTest {
   [[nodiscard]] DrainCount CountOf(const std::string& scope) const {
     return service_.ProgressOf(scope).count;
   }
-  // Journals the ends that wait for others, as the daemon does once a second.
-  void JournalEnds() {
-    service_.Poll();
-    h_.Settle();
-  }
   // The host has nothing open, and every lease adds up.
   void ExpectAllClosed() {
-    JournalEnds();
+    PollAndSettle();  // journals the ends that wait for others
     for (const LeaseRecord& lease : h_.store.leases()) {
       EXPECT_NE(lease.state, LeaseState::kActive) << lease.ids.first;
       ExpectAccounted(lease);
@@ -120,8 +115,7 @@ TEST_F(DrainTest, FailsWhoWaitsForATagToBeLookedUp) {
 TEST_F(DrainTest, HandsBackNewestFirstDownToTheFirstUnclaimedId) {
   Client& client = AttachedClient("orders");
   EXPECT_EQ(client.Claim(37), (IdRange{1, 38}));
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   ASSERT_GE(h_.store.leases().size(), 2U) << "one is prefetched";
   const int leases = Leases();
   Drain("orders");
@@ -133,8 +127,7 @@ TEST_F(DrainTest, HandsBackNewestFirstDownToTheFirstUnclaimedId) {
   ExpectAllClosed();
   for (int i = 0; i < 3; ++i) {
     service_.Refill("orders");
-    service_.Poll();
-    h_.Settle();
+    PollAndSettle();
   }
   EXPECT_EQ(Leases(), leases) << "nothing is leased";
 }
@@ -158,8 +151,7 @@ TEST_F(DrainTest, ResumedTagAtItsEndLeasesWhatWentBack) {
   h_.store.AddTag("last", 100, 1, 100);
   Client& client = AttachedClient("last");
   ASSERT_EQ(client.Claim(60).size(), 60U);
-  service_.Refill("last");
-  h_.Settle();
+  RefillAndSettle("last");
   ASSERT_EQ(Leases(), 2) << "the second is refused";
   Drain("last");
   Resume("last");
@@ -272,8 +264,7 @@ TEST_F(DrainTest, TailsThatTheStoreDoesNotTakeGoBackLater) {
 TEST_F(DrainTest, ForgedRingGivesNothingBack) {
   Client& client = AttachedClient("orders");
   (void)client.Claim(50);
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   client.memory->cursors().slots[1].next.store(3, std::memory_order_relaxed);
   const std::uint64_t next = NextId("orders");
   Drain("orders");
@@ -287,8 +278,7 @@ TEST_F(DrainTest, ForgedRingGivesNothingBack) {
   EXPECT_EQ(samples[0].quarantines, 1U) << "it must be counted, and an alert raised";
   // Nor does looking at a drained tag bring another ring.
   service_.Refill("orders");
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   EXPECT_EQ(StateOf("orders"), "drained");
   EXPECT_EQ(client.state(), RingState::kDrained);
   Resume("orders");
@@ -317,8 +307,7 @@ TEST_F(DrainTest, ChangesOfTheTagAreKnownWhenItIsResumed) {
   h_.store.SetAccess("orders", TagAccess::kSocket);
   service_.OnTagChanged(h_.store.FindTag("orders").value());
   EXPECT_TRUE(service_.Withdraw("orders", client.memory->ring_id()));
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   EXPECT_EQ(Leases(), leases);
   EXPECT_EQ(client.state(), RingState::kDrained) << "the same ring, closed";
   EXPECT_EQ(StateOf("orders"), "drained");
@@ -467,8 +456,7 @@ TEST_F(DrainRequestTest, DeletionBesideADrainLeavesNothingNoted) {
 TEST_F(DrainTest, TailsGoBackThoughTheNewestFailsOnce) {
   Client& client = AttachedClient("orders");
   (void)client.Claim(37);
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   ASSERT_GE(h_.store.leases().size(), 2U) << "one is prefetched";
   h_.store.script.Fail("ReturnTail", {Code::kUnavailable, "locked"});
   Drain("orders");

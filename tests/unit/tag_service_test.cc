@@ -20,8 +20,7 @@ using std::chrono::milliseconds;
 // --- looking tags up
 
 TEST_F(TagServiceTest, AttachGivesARingThatIsThenFilled) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 100);
   EXPECT_EQ(client.Claim(1000), (IdRange{1, 101}));
 }
 
@@ -53,8 +52,7 @@ TEST_F(TagServiceTest, ManyRequestsForAnUnknownTagAskTheStoreOnce) {
 }
 
 TEST_F(TagServiceTest, RefillOfAnUnusedTagDoesNothing) {
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(Leases(), 0);
   EXPECT_TRUE(service_.Snapshot().empty());
 }
@@ -137,13 +135,11 @@ TEST_F(TagServiceTest, StoppedWarmingBeginsNoMore) {
 TEST_F(TagServiceTest, EndOfTheIdsIsForecastFromTheRate) {
   h_.store.AddTag("orders", 100, 1, 100'000);
   Client& client = AttachedClient("orders");
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   EXPECT_FALSE(SnapshotOf("orders").exhausted_in_days.has_value()) << "no client claims";
   ASSERT_EQ(client.Claim(50).size(), 50U);
   std::this_thread::sleep_for(milliseconds(20));
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   const TagSnapshot snapshot = SnapshotOf("orders");
   ASSERT_TRUE(snapshot.exhausted_in_days.has_value());
   // 50 of 100,000 ids are claimed.
@@ -153,9 +149,7 @@ TEST_F(TagServiceTest, EndOfTheIdsIsForecastFromTheRate) {
 // --- views
 
 TEST_F(TagServiceTest, LiveLeasesReportThePositionOfTheRing) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(42).size(), 42U);
+  ClientOfNewTag("orders", 100, 42);
   const auto live = service_.LiveLeases();
   const auto use = live.find(h_.store.leases()[0].token);
   ASSERT_NE(use, live.end());
@@ -164,9 +158,7 @@ TEST_F(TagServiceTest, LiveLeasesReportThePositionOfTheRing) {
 }
 
 TEST_F(TagServiceTest, SnapshotCountsClaimsOfAllPathsAndLeases) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(10).size(), 10U);
+  ClientOfNewTag("orders", 10, 10);
   ASSERT_TRUE(Await(Claim("orders", 4)));
   h_.Settle();
   const TagSnapshot snapshot = SnapshotOf("orders");
@@ -178,8 +170,7 @@ TEST_F(TagServiceTest, SnapshotCountsClaimsOfAllPathsAndLeases) {
 }
 
 TEST_F(TagServiceTest, SnapshotShowsADryRing) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10);
   h_.store.script.Hold("TakeLease");
   ASSERT_EQ(client.Claim(10).size(), 10U);
   EXPECT_EQ(SnapshotOf("orders").state, TagState::kDry);
@@ -188,9 +179,7 @@ TEST_F(TagServiceTest, SnapshotShowsADryRing) {
 // --- deletion
 
 TEST_F(TagServiceTest, DeletionDrainsTheRingAndClosesItsLeases) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(30).size(), 30U);
+  Client& client = ClientOfNewTag("orders", 100, 30);
   service_.OnTagDeleted("orders");
   h_.Settle();
   EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
@@ -203,9 +192,7 @@ TEST_F(TagServiceTest, DeletionDrainsTheRingAndClosesItsLeases) {
 }
 
 TEST_F(TagServiceTest, DeletionFailsTheWaiters) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(10).size(), 10U);
+  ClientOfNewTag("orders", 10, 10);
   h_.store.script.Hold("TakeLease");
   const Answer& waiter = Claim("orders", 1);
   service_.OnTagDeleted("orders");
@@ -214,9 +201,7 @@ TEST_F(TagServiceTest, DeletionFailsTheWaiters) {
 }
 
 TEST_F(TagServiceTest, LeaseThatArrivesAfterTheDeletionGoesBackWhole) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(10).size(), 10U);
+  ClientOfNewTag("orders", 10, 10);
   h_.store.script.Hold("TakeLease");
   service_.Poll();
   ASSERT_TRUE(h_.RunUntil([&] { return Leases() == 2; }));
@@ -231,12 +216,9 @@ TEST_F(TagServiceTest, LeaseThatArrivesAfterTheDeletionGoesBackWhole) {
 }
 
 TEST_F(TagServiceTest, DeletionByAnotherHostIsNoticedAtTheNextLease) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(5).size(), 5U);
+  Client& client = ClientOfNewTag("orders", 10, 5);
   h_.store.RemoveTag("orders");
-  service_.Refill("orders");
-  h_.Settle();
+  RefillAndSettle("orders");
   EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
   EXPECT_TRUE(client.Claim(1).empty());
   const Answer& answer = Claim("orders", 1);
@@ -248,8 +230,7 @@ TEST_F(TagServiceTest, NamesakeOfADeletedTagGetsARingOfItsOwn) {
   h_.store.AddTag("orders", 10);
   const std::uint64_t old_ring = AttachedClient("orders").ring_id();
   service_.OnTagDeleted("orders");
-  h_.store.AddTag("orders", 10, 500);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10, 0, 500);
   EXPECT_NE(client.ring_id(), old_ring);
   EXPECT_EQ(client.Claim(1), (IdRange{500, 501}));
 }
@@ -257,14 +238,10 @@ TEST_F(TagServiceTest, NamesakeOfADeletedTagGetsARingOfItsOwn) {
 // --- shutdown
 
 TEST_F(TagServiceTest, ShutdownHandsTailsBackNewestFirst) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(4).size(), 4U);
-  service_.Refill("orders");
-  h_.Settle();
+  Client& client = ClientOfNewTag("orders", 10, 4);
+  RefillAndSettle("orders");
   ASSERT_EQ(SnapshotOf("orders").leases.size(), 2U);
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   const auto tails = h_.store.returned_tails();
   ASSERT_EQ(tails.size(), 2U);
   EXPECT_EQ(tails[0].claimed, 0U) << "the newest";
@@ -283,11 +260,8 @@ TEST_F(TagServiceTest, ShutdownWithNothingToHandBackEndsAtOnce) {
 }
 
 TEST_F(TagServiceTest, ShutdownClosesWhatWasUsedUp) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(10).size(), 10U);
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ClientOfNewTag("orders", 10, 10);
+  ASSERT_TRUE(ShutsDown());
   EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kExhausted);
   EXPECT_TRUE(h_.store.returned_tails().empty());
 }
@@ -344,8 +318,7 @@ TEST_F(TagServiceTest, ShutdownEndsThoughTheStoreRefusesTheTails) {
   h_.store.AddTag("orders", 10);
   AttachedClient("orders");
   h_.store.script.FailAll({Code::kUnavailable, "gone"});
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kActive) << "the next start abandons it";
   EXPECT_EQ(service_.LiveLeases().size(), 1U) << "until then this host owns it";
 }
@@ -358,8 +331,7 @@ TEST_F(TagServiceTest, ShutdownTriesAgainWhatAStoreThatFailedForAMomentDidNotTak
     ASSERT_EQ(AttachedClient(tag).Claim(tag[0] == 'u' ? 10 : 4).size(), tag[0] == 'u' ? 10U : 4U);
   }
   h_.store.script.Fail("ReturnTail", {Code::kUnavailable, "became smaller"});
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   std::uint64_t claimed = 0;
   for (const LeaseRecord& lease : h_.store.leases()) {
     ExpectAccounted(lease);
@@ -386,23 +358,17 @@ TEST_F(TagServiceTest, ShutdownDoesNotWaitForAStoreThatIsKnownToBeDown) {
 }
 
 TEST_F(TagServiceTest, StaleHandBackLeavesTheMarkAboveWhatWasClaimed) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(4).size(), 4U);
+  ClientOfNewTag("orders", 10, 4);
   ASSERT_TRUE(h_.store.AbandonActive({}).ok());  // another program closed our lease
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   EXPECT_GE(h_.marks.mark("orders"), 5U);
   EXPECT_EQ(h_.store.leases()[0].returned, 0U);
 }
 
 TEST_F(TagServiceTest, TailBelowAnotherHostsLeaseIsListedAndTheMarkFollows) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(4).size(), 4U);
+  ClientOfNewTag("orders", 10, 4);
   h_.store.LeaseElsewhere("orders", 100);
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   ASSERT_EQ(h_.store.returned_ranges().size(), 1U);
   EXPECT_EQ(h_.store.returned_ranges()[0].ids, (IdRange{5, 11}));
   EXPECT_EQ(h_.marks.mark("orders"), 5U) << "otherwise the host could never take its tail again";
@@ -410,15 +376,11 @@ TEST_F(TagServiceTest, TailBelowAnotherHostsLeaseIsListedAndTheMarkFollows) {
 
 // Regression: closures that had failed once waited for a poll that never came.
 TEST_F(TagServiceTest, ShutdownJournalsClosuresThatFailedBefore) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
-  ASSERT_EQ(client.Claim(10).size(), 10U);
+  ClientOfNewTag("orders", 10, 10);
   h_.store.script.Fail("CloseLeases", {Code::kInvalid, "busy"});
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   ASSERT_EQ(h_.store.leases()[0].state, LeaseState::kActive);
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   h_.Settle();
   EXPECT_EQ(h_.store.leases()[0].state, LeaseState::kExhausted);
   EXPECT_EQ(h_.store.leases()[0].claimed, 10U);

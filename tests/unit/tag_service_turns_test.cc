@@ -67,8 +67,7 @@ class TagServiceTurnsTest : public TagServiceTest {
   }
   [[nodiscard]] int Drained() const { return Count(RingState::kDrained); }
   void ExpectAllBack() {
-    service_.Poll();
-    h_.Settle();
+    PollAndSettle();
     EXPECT_TRUE(service_.ProgressOf(kWholeHost).done());
     EXPECT_TRUE(service_.LiveLeases().empty());
     for (const LeaseRecord& lease : h_.store.leases()) ExpectAccounted(lease);

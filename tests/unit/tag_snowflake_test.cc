@@ -65,10 +65,6 @@ class SnowflakeTest : public TagServiceTest {
   [[nodiscard]] std::uint64_t At(std::int64_t unix_ms) const {
     return layout_.FirstOf(layout_.TimeAt(unix_ms));
   }
-  void PollAndSettle() {
-    service_.Poll();
-    h_.Settle();
-  }
 
   TestWallClock clock_{kNow};
   const SnowflakeLayout layout_{};
@@ -206,8 +202,7 @@ TEST_F(SnowflakeTest, DrainHandsTheTimeBackAndResumeRises) {
 TEST_F(SnowflakeTest, StopHandsTheTimeBack) {
   SnowflakeClaimer& claimer = Claimer();
   One(claimer);
-  Shutdown();
-  ASSERT_TRUE(h_.RunUntil([&] { return shutdowns_ == 1; }));
+  ASSERT_TRUE(ShutsDown());
   EXPECT_EQ(h_.store.next_id("flakes#0"), At(kNow) + 1);
   for (const LeaseRecord& lease : h_.store.leases()) ExpectAccounted(lease);
 }
@@ -296,8 +291,7 @@ TEST_F(SnowflakeTest, ForgedCursorLosesTheWindowAndRepeatsNothing) {
   OneBySocket();
   // Back by two: both ids were handed out.
   client.memory->cursors().slots[1].next.fetch_sub(2);
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   const Answer& answer = Claim(kTag, 1);
   h_.Settle();
   clock_.Advance(1);

@@ -74,8 +74,7 @@ TEST_F(TicketTest, ClaimGetsNoIdOfALeaseThatWasAskedForBeforeItCame) {
   h_.store.script.Release();
   ASSERT_TRUE(Await(later));
   EXPECT_EQ(later.grant.ids, (IdRange{2, 3}));
-  service_.Poll();
-  h_.Settle();
+  PollAndSettle();
   const auto journal = h_.store.ListLeases({.tag = "tickets", .host = {}, .state = {}});
   ASSERT_TRUE(journal.ok());
   ASSERT_EQ(journal.value().size(), 2U);

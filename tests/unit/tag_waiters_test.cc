@@ -61,8 +61,7 @@ TEST_F(TagServiceTest, WaitersThatALeaseDoesNotReachWaitInOrderForTheNext) {
 }
 
 TEST_F(TagServiceTest, ClaimOnARingWithIdsIsAnsweredAtOnceInTheRingsOrder) {
-  h_.store.AddTag("orders", 100);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 100);
   ASSERT_EQ(client.Claim(10), (IdRange{1, 11}));
   const Answer& answer = Claim("orders", 5, milliseconds(0));
   EXPECT_TRUE(answer.done());
@@ -71,16 +70,14 @@ TEST_F(TagServiceTest, ClaimOnARingWithIdsIsAnsweredAtOnceInTheRingsOrder) {
 }
 
 TEST_F(TagServiceTest, GrantMakesAClientWithAnotherRingAttachAgain) {
-  h_.store.AddTag("orders", 100);
-  const Client& client = AttachedClient("orders");
+  const Client& client = ClientOfNewTag("orders", 100);
   EXPECT_FALSE(Claim("orders", 1, kLong, 1, client.ring_id()).grant.attach_again);
   EXPECT_TRUE(Claim("orders", 1, kLong, 1, client.ring_id() + 1).grant.attach_again);
   EXPECT_TRUE(Claim("orders", 1, kLong, 1, 0).grant.attach_again);
 }
 
 TEST_F(TagServiceTest, WaiterLeavesAtItsDeadlineWithTheReason) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10);
   h_.store.script.Hold("TakeLease");
   ASSERT_EQ(client.Claim(10).size(), 10U);
   const MonotonicTime began = MonotonicClock::now();
@@ -99,8 +96,7 @@ TEST_F(TagServiceTest, WaiterLeavesAtItsDeadlineWithTheReason) {
 }
 
 TEST_F(TagServiceTest, TimeoutWhileTheStoreDoesNotAnswerSaysSo) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10);
   h_.store.script.Hold("TakeLease");
   ASSERT_EQ(client.Claim(10).size(), 10U);
   const Answer& answer = Claim("orders", 1, milliseconds(200));
@@ -112,8 +108,7 @@ TEST_F(TagServiceTest, TimeoutWhileTheStoreDoesNotAnswerSaysSo) {
 }
 
 TEST_F(TagServiceTest, ZeroTimeoutOnADryRingIsAnsweredAtOnce) {
-  h_.store.AddTag("orders", 10);
-  Client& client = AttachedClient("orders");
+  Client& client = ClientOfNewTag("orders", 10);
   h_.store.script.Hold("TakeLease");
   ASSERT_EQ(client.Claim(10).size(), 10U);
   const Answer& answer = Claim("orders", 1, milliseconds(0));

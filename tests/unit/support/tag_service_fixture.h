@@ -4,10 +4,13 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -76,6 +79,37 @@ class TagServiceTest : public ::testing::Test {
     h_.Settle();
     return *clients_.back();
   }
+  // A client of a new tag, which has claimed that many ids.
+  Client& ClientOfNewTag(const std::string& tag, std::uint64_t step, std::uint64_t claimed = 0,
+                         std::uint64_t next_id = 1) {
+    h_.store.AddTag(tag, step, next_id);
+    Client& client = AttachedClient(tag);
+    if (claimed != 0) {
+      EXPECT_EQ(client.Claim(claimed).size(), claimed);
+    }
+    return client;
+  }
+  // As the daemon does once a second.
+  void PollAndSettle() {
+    service_.Poll();
+    h_.Settle();
+  }
+  void RefillAndSettle(const std::string& tag) {
+    service_.Refill(tag);
+    h_.Settle();
+  }
+  // While the process can open no descriptor.
+  static void WithoutDescriptors(const std::function<void()>& action) {
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    // UBSan reads an object's type through a pipe, once for each place: do it here, while one is
+    // available.
+    ASSERT_FALSE(Status::FromErrno(EMFILE, "warming up").ok());
+    const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    action();
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
   [[nodiscard]] bool Await(const Answer& answer) {
     return h_.RunUntil([&] { return answer.done(); });
   }
@@ -88,6 +122,10 @@ class TagServiceTest : public ::testing::Test {
   [[nodiscard]] int Leases() const { return h_.store.script.Count("TakeLease"); }
   void Shutdown() {
     service_.Shutdown([this] { ++shutdowns_; });
+  }
+  [[nodiscard]] bool ShutsDown() {
+    Shutdown();
+    return h_.RunUntil([this] { return shutdowns_ == 1; });
   }
 
   static void ExpectAccounted(const LeaseRecord& lease) {

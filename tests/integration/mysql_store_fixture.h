@@ -92,11 +92,16 @@ class MysqlStoreTest : public StoreCase {
     CreateOrders(*store);
     return store;
   }
+  // The host has leased the first step.
+  [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithLease(const std::string& host) {
+    std::unique_ptr<MysqlStore> store = OpenWithOrders(host);
+    Take(*store, Request(1));
+    return store;
+  }
   // A store that has just read that one of its ranges is listed; then `sql` is executed.
   [[nodiscard]] static std::unique_ptr<MysqlStore> OpenWithAListedRangeAndThen(
       const std::string& sql) {
-    std::unique_ptr<MysqlStore> store = OpenWithOrders("a");
-    Take(*store, Request(1));
+    std::unique_ptr<MysqlStore> store = OpenWithLease("a");
     Take(*OpenStore("b"), Request(2));
     Return(*store, 1, 100, ReturnOutcome::kListed);
     harness::DbSession root = Root();

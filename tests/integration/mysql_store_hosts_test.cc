@@ -106,8 +106,7 @@ TEST_F(MysqlStoreTest, CloneThatStartsLaterHasTheNameAndTheOtherIsRefused) {
 // A user with all privileges may write to a read-only server.
 TEST_F(MysqlStoreTest, ServerThatBecameReadOnlyIsLeftWhateverTheUserMay) {
   Root("").Execute("GRANT ALL ON *.* TO idd@localhost");
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   Root("").Execute("SET GLOBAL read_only = 1");
   std::this_thread::sleep_for(150ms);  // a read stays valid for that long
   const Status status = store->TakeLease(Request(2)).status();
@@ -284,9 +283,8 @@ TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksArePushed
   for (const std::string table :
        {"leaf_alloc", "idd_lease", "idd_term", "idd_witness", "idd_ceiling"}) {
     SetUp();
-    const auto a = OpenWithOrders("a");
+    const auto a = OpenWithLease("a");
     const auto b = OpenStore("b");
-    Take(*a, Request(1));
     std::this_thread::sleep_for(1100ms);  // the server's times have whole seconds
     Sql("CREATE TABLE copy LIKE " + table);
     Sql("INSERT INTO copy(" + Columns(table) + ") SELECT " + Columns(table) + " FROM " + table);
@@ -304,8 +302,7 @@ TEST_F(MysqlStoreTest, TableThatWasMadeAgainLeasesNothingBeforeTheMarksArePushed
 
 // leaf_alloc exists again, but not its rows yet.
 TEST_F(MysqlStoreTest, TagThatIsMissingWhileADumpIsRestoredIsNoReasonToEndItsRing) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   std::this_thread::sleep_for(1100ms);
   Sql("CREATE TABLE copy LIKE leaf_alloc");
   Sql("DROP TABLE leaf_alloc");
@@ -321,8 +318,7 @@ TEST_F(MysqlStoreTest, TagThatIsMissingWhileADumpIsRestoredIsNoReasonToEndItsRin
 // MariaDB keeps the time with each open instance of a table, so a session sees one of two times.
 TEST_F(MysqlStoreTest, TouchedFileOfATableStopsTheHostsOnceEach) {
   if (harness::IsMysql()) GTEST_SKIP() << "MySQL keeps the time in a table, not with a file";
-  const auto a = OpenWithOrders("a");
-  Take(*a, Request(1));
+  const auto a = OpenWithLease("a");
   const auto b = OpenStore("b");
   const std::string file = dir_->File("db.data/idd/leaf_alloc.frm");
   std::this_thread::sleep_for(1100ms);
@@ -642,8 +638,7 @@ TEST_F(MysqlTermTest, HostThatHasNotReadTheTermLeasesNothingAndLooksForNoTrigger
 }
 
 TEST_F(MysqlTermTest, NothingIsLeasedBelowWhatWasPushed) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   const TermRow found = Look(*store).row;
   ASSERT_TRUE(
       store->Push(found, {{.tag = "orders", .mark = 5000}, {.tag = "gone", .mark = 700}}).value());

@@ -395,8 +395,7 @@ TEST_F(MysqlStoreTest, RaisedEndOfAUsedUpTagCountsAtOnce) {
 TEST_F(MysqlStoreTest, ReaderSeesWhatIsThereAndIsNoHost) {
   const HostIdentity host{.id = "a", .boot_id = "boot", .instance = "another"};
   EXPECT_EQ(OpenStoreReader(server_->Url(), host).status().code(), Code::kUnavailable);
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   const std::string hosts = Ask("SELECT CONCAT(host, run, beat) FROM idd_host");
   {
     const Result<std::unique_ptr<StoreReader>> reader = OpenStoreReader(server_->Url(), host);

@@ -26,11 +26,6 @@ class JournalContract : public Fixture {
  protected:
   using Seconds = std::chrono::seconds;
 
-  [[nodiscard]] auto OpenWithOrders(const std::string& host) {
-    auto store = this->OpenStore(host);
-    StoreCase::CreateOrders(*store);
-    return store;
-  }
   // Runs a round: settles what has ended, and folds with a retention.
   static JournalOutcome Keep(Store& store, std::optional<Seconds> retention = std::nullopt,
                              std::size_t rows = 64) {
@@ -86,7 +81,7 @@ class JournalContract : public Fixture {
   }
   // Three ended leases of "a", one of each kind, and an active one.
   [[nodiscard]] auto OpenWithEndedLeases() {
-    auto store = OpenWithOrders("a");
+    auto store = this->OpenWithOrders("a");
     for (std::uint64_t token = 1; token <= 4; ++token) this->Take(*store, Request(token));
     Close(*store, 1, LeaseState::kExhausted, 1000);
     Close(*store, 2, LeaseState::kAbandoned, 300);
@@ -142,9 +137,8 @@ TYPED_TEST_P(JournalContract, FoldedLeasesStayInTheSumsAndTheirIdsAreKnown) {
 }
 
 TYPED_TEST_P(JournalContract, IdsThatWereHandedBackAreNotTheFoldedLeases) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Return(*a, 1, 400, ReturnOutcome::kLowered);
   this->Take(*b, Request(2, 0, 500));
   this->Take(*a, Request(3));
@@ -170,9 +164,8 @@ TYPED_TEST_P(JournalContract, IdsThatWereHandedBackAreNotTheFoldedLeases) {
 }
 
 TYPED_TEST_P(JournalContract, WhatMayStillChangeIsNotSettled) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Take(*b, Request(2));
   this->Return(*a, 1, 400, ReturnOutcome::kListed);
   EXPECT_EQ(this->Keep(*b).settled, 0U) << "the tail is listed";

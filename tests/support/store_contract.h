@@ -31,14 +31,7 @@ using shm::IdRange;
 using shm::kMaxLimit;
 
 template <typename Fixture>
-class StoreContract : public Fixture {
- protected:
-  [[nodiscard]] auto OpenWithOrders(const std::string& host) {
-    auto store = this->OpenStore(host);
-    StoreCase::CreateOrders(*store);
-    return store;
-  }
-};
+class StoreContract : public Fixture {};
 TYPED_TEST_SUITE_P(StoreContract);
 
 TYPED_TEST_P(StoreContract, LeasesAreContiguousAndJournalled) {
@@ -60,8 +53,7 @@ TYPED_TEST_P(StoreContract, LeasesAreContiguousAndJournalled) {
 }
 
 TYPED_TEST_P(StoreContract, TokenUsedTwiceLeasesNothing) {
-  const auto store = this->OpenWithOrders("a");
-  this->Take(*store, Request(1));
+  const auto store = this->OpenWithLease("a");
   EXPECT_FALSE(store->TakeLease(Request(1)).ok());
   EXPECT_EQ(this->MaxId(), "1001");
   EXPECT_EQ(this->Take(*store, Request(2)), (IdRange{1001, 2001}));
@@ -115,9 +107,8 @@ TYPED_TEST_P(StoreContract, MaxIdBelowTheMarkIsLifted) {
 }
 
 TYPED_TEST_P(StoreContract, MaxIdLoweredByHandIsLiftedAboveEveryHostsLeases) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Take(*a, Request(2));
   this->Execute("UPDATE leaf_alloc SET max_id = 1");
   const auto lease = b->TakeLease(Request(3));  // b has no mark
@@ -155,8 +146,7 @@ TYPED_TEST_P(StoreContract, LastLeaseBelowTwoToThe63IsShortAndThenNothingIsLeft)
 }
 
 TYPED_TEST_P(StoreContract, RowDeletedByHandIsNoSuchTagAndItsNamesakeStartsAboveTheJournal) {
-  const auto store = this->OpenWithOrders("a");
-  this->Take(*store, Request(1));
+  const auto store = this->OpenWithLease("a");
   this->Execute("DELETE FROM leaf_alloc");
   EXPECT_EQ(store->TakeLease(Request(2, 1001)).status().code(), Code::kNoSuchTag);
   EXPECT_EQ(this->Ask("SELECT COUNT(*) FROM leaf_alloc"), "0") << "never made again from 1";
@@ -165,8 +155,7 @@ TYPED_TEST_P(StoreContract, RowDeletedByHandIsNoSuchTagAndItsNamesakeStartsAbove
 }
 
 TYPED_TEST_P(StoreContract, TailGoesBackIntoMaxIdWhenNobodyLeasedAfter) {
-  const auto store = this->OpenWithOrders("a");
-  this->Take(*store, Request(1));
+  const auto store = this->OpenWithLease("a");
   this->Return(*store, 1, 400, ReturnOutcome::kLowered);
   EXPECT_EQ(this->MaxId(), "401");
   EXPECT_EQ(this->Journal(), "returned 400/600/0");
@@ -180,9 +169,8 @@ TYPED_TEST_P(StoreContract, TailGoesBackIntoMaxIdWhenNobodyLeasedAfter) {
 // Regression: the journal counted the base of a lease that was handed back whole as used, and
 // lifted max_id back to it: a gap, and an alarm about a store that had not gone backwards.
 TYPED_TEST_P(StoreContract, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Take(*b, Request(2));
   this->Return(*b, 2, 0, ReturnOutcome::kLowered);
   this->Return(*a, 1, 0, ReturnOutcome::kLowered);
@@ -193,9 +181,8 @@ TYPED_TEST_P(StoreContract, WholeLeasesOfTwoHostsGoBackInTurnWithoutAGap) {
 }
 
 TYPED_TEST_P(StoreContract, TailIsListedWhenSomebodyLeasedAfter) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Take(*b, Request(2));
   this->Return(*a, 1, 400, ReturnOutcome::kListed);
   EXPECT_EQ(this->MaxId(), "2001");
@@ -210,9 +197,8 @@ TYPED_TEST_P(StoreContract, TailIsListedWhenSomebodyLeasedAfter) {
 }
 
 TYPED_TEST_P(StoreContract, OwnReturnedRangesAreTakenBackFirstAndInOrder) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Take(*a, Request(2));
   this->Take(*b, Request(3));
   this->Return(*a, 2, 0, ReturnOutcome::kListed);
@@ -233,9 +219,8 @@ TYPED_TEST_P(StoreContract, OwnReturnedRangesAreTakenBackFirstAndInOrder) {
 }
 
 TYPED_TEST_P(StoreContract, LeaseThatMustRiseTakesNoReturnedRange) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Take(*b, Request(2));
   this->Return(*a, 1, 0, ReturnOutcome::kListed);
   LeaseRequest rising = Request(3);
@@ -247,8 +232,7 @@ TYPED_TEST_P(StoreContract, LeaseThatMustRiseTakesNoReturnedRange) {
 }
 
 TYPED_TEST_P(StoreContract, ReturnedRangeBelowFloorOrMarkIsLeftAlone) {
-  const auto a = this->OpenWithOrders("a");
-  this->Take(*a, Request(1));
+  const auto a = this->OpenWithLease("a");
   this->Take(*this->OpenStore("b"), Request(2));
   this->Return(*a, 1, 400, ReturnOutcome::kListed);
   LeaseRequest above_floor = Request(3);
@@ -259,9 +243,8 @@ TYPED_TEST_P(StoreContract, ReturnedRangeBelowFloorOrMarkIsLeftAlone) {
 }
 
 TYPED_TEST_P(StoreContract, ReturnIsStaleUnlessTheLeaseIsActiveAndOurs) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Return(*b, 1, 0, ReturnOutcome::kStale);
   this->Return(*a, 99, 0, ReturnOutcome::kStale);
   ASSERT_TRUE(a->CloseLeases({Closure(1, LeaseState::kAbandoned, 10)}).ok());
@@ -271,8 +254,7 @@ TYPED_TEST_P(StoreContract, ReturnIsStaleUnlessTheLeaseIsActiveAndOurs) {
 }
 
 TYPED_TEST_P(StoreContract, ReturnOfNothingOrOfMoreThanThereIsIsInvalid) {
-  const auto store = this->OpenWithOrders("a");
-  this->Take(*store, Request(1));
+  const auto store = this->OpenWithLease("a");
   for (const std::uint64_t claimed :
        {std::uint64_t{1000}, std::uint64_t{1001}, std::numeric_limits<std::uint64_t>::max()}) {
     EXPECT_EQ(store->ReturnTail(Closure(1, LeaseState::kReturned, claimed)).status().code(),
@@ -284,9 +266,8 @@ TYPED_TEST_P(StoreContract, ReturnOfNothingOrOfMoreThanThereIsIsInvalid) {
 }
 
 TYPED_TEST_P(StoreContract, LeasesAreClosedOnceAndOnlyTheirOwners) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Take(*a, Request(2));
   this->Take(*b, Request(3));
   const std::vector<LeaseClosure> closures = {
@@ -301,8 +282,7 @@ TYPED_TEST_P(StoreContract, LeasesAreClosedOnceAndOnlyTheirOwners) {
 }
 
 TYPED_TEST_P(StoreContract, ClosureThatCannotBeTrueJournalsNothing) {
-  const auto store = this->OpenWithOrders("a");
-  this->Take(*store, Request(1));
+  const auto store = this->OpenWithLease("a");
   this->Take(*store, Request(2));
   const LeaseClosure good = Closure(1, LeaseState::kExhausted, 1000);
   for (const LeaseClosure& bad :
@@ -330,8 +310,7 @@ TYPED_TEST_P(StoreContract, ActiveLeasesOfThisHostAreAbandonedExceptThoseNamed) 
 }
 
 TYPED_TEST_P(StoreContract, NamesakeOfADeletedTagStartsWhereItEnded) {
-  const auto store = this->OpenWithOrders("a");
-  this->Take(*store, Request(1));
+  const auto store = this->OpenWithLease("a");
   ASSERT_TRUE(store->DeleteTag("orders").ok());
   EXPECT_EQ(store->DeleteTag("orders").code(), Code::kNoSuchTag);
   EXPECT_EQ(store->TakeLease(Request(2)).status().code(), Code::kNoSuchTag);
@@ -351,8 +330,7 @@ TYPED_TEST_P(StoreContract, NamesakeOfADeletedTagStartsWhereItEnded) {
 }
 
 TYPED_TEST_P(StoreContract, DeletionGivesListedRangesUpAndTheSumsStayTrue) {
-  const auto a = this->OpenWithOrders("a");
-  this->Take(*a, Request(1));
+  const auto a = this->OpenWithLease("a");
   this->Take(*this->OpenStore("b"), Request(2));
   this->Return(*a, 1, 400, ReturnOutcome::kListed);
   ASSERT_TRUE(a->DeleteTag("orders").ok());
@@ -363,9 +341,8 @@ TYPED_TEST_P(StoreContract, DeletionGivesListedRangesUpAndTheSumsStayTrue) {
 }
 
 TYPED_TEST_P(StoreContract, LiftedTagLeasesNothingBelowAgain) {
-  const auto a = this->OpenWithOrders("a");
+  const auto a = this->OpenWithLease("a");
   const auto b = this->OpenStore("b");
-  this->Take(*a, Request(1));
   this->Take(*b, Request(2));
   this->Take(*a, Request(3));
   this->Return(*a, 1, 10, ReturnOutcome::kListed);
@@ -388,8 +365,7 @@ TYPED_TEST_P(StoreContract, LiftedTagLeasesNothingBelowAgain) {
 
 // A lease from before the lift that reaches above it: other hosts may own its ids below.
 TYPED_TEST_P(StoreContract, TailThatReachesOverALiftIsAbandoned) {
-  const auto a = this->OpenWithOrders("a");
-  this->Take(*a, Request(1));
+  const auto a = this->OpenWithLease("a");
   ASSERT_TRUE(a->LiftTag("orders", 501).ok());
   EXPECT_EQ(a->ReturnTail(Closure(1, LeaseState::kReturned, 100)).status().code(),
             Code::kNoSuchTag);
@@ -400,8 +376,7 @@ TYPED_TEST_P(StoreContract, TailThatReachesOverALiftIsAbandoned) {
 }
 
 TYPED_TEST_P(StoreContract, TailOfADeletedTagIsAbandoned) {
-  const auto store = this->OpenWithOrders("a");
-  this->Take(*store, Request(1));
+  const auto store = this->OpenWithLease("a");
   this->Take(*store, Request(2));
   ASSERT_TRUE(store->DeleteTag("orders").ok());
   const LeaseClosure last = Closure(2, LeaseState::kReturned, 5);
@@ -494,8 +469,7 @@ TYPED_TEST_P(StoreContract, CeilingsLiftTheTagAsMarksDo) {
 }
 
 TYPED_TEST_P(StoreContract, TagIsChangedWithinWhatWasLeasedAndWholeOrNotAtAll) {
-  const auto store = this->OpenWithOrders("a");
-  this->Take(*store, Request(1));
+  const auto store = this->OpenWithLease("a");
   TagChange change{.tag = "orders", .step = 500, .max_id = 1000};
   change.description = "it's a \"test\"; DROP TABLE leaf_alloc; -- \\";
   change.access = TagAccess::kSocket;

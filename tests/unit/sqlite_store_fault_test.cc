@@ -201,8 +201,7 @@ TEST_F(SqliteStoreFaultTest, LeafTableWithoutItsColumnsOrItsKeyIsRefused) {
 // --- files that disappear
 
 TEST_F(SqliteStoreFaultTest, UnlinkedFileLeasesNothingUntilOpenedAgain) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   std::filesystem::remove(path_);
   const Status status = store->TakeLease(Request(2, 1001)).status();
   EXPECT_EQ(status.code(), Code::kUnavailable);
@@ -213,8 +212,7 @@ TEST_F(SqliteStoreFaultTest, UnlinkedFileLeasesNothingUntilOpenedAgain) {
 
 // An empty file in its place would lease the same ids again.
 TEST_F(SqliteStoreFaultTest, FileThatWasDeletedIsNotCreatedAgain) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   std::filesystem::rename(path_, dir_.File("moved.db"));
   Status status = store->Open();
   EXPECT_EQ(status.code(), Code::kUnavailable);
@@ -249,8 +247,7 @@ TEST_F(SqliteStoreFaultTest, NothingIsCreatedWhereADatabaseIsKnown) {
 
 // An operator has lost the file and wants a new one. The witness knows what all hosts were granted.
 TEST_F(SqliteStoreFaultTest, NewFileThatAnOperatorWantsIsLiftedToTheWitness) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path_ + suffix);
   EXPECT_EQ(store->Open().code(), Code::kUnavailable);
   store->AllowNew();
@@ -263,8 +260,7 @@ TEST_F(SqliteStoreFaultTest, NewFileThatAnOperatorWantsIsLiftedToTheWitness) {
 }
 
 TEST_F(SqliteStoreFaultTest, ReplacedFileLeasesNothingUntilOpenedAgain) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   {
     SqliteStore other({dir_.File("other.db"), "b", {}});
     ASSERT_TRUE(other.Open().ok());
@@ -326,8 +322,7 @@ class FileSizeLimit {
 };
 
 TEST_F(SqliteStoreFaultTest, FullDiskIsUnavailableAndLeasingGoesOnWhenThereIsRoom) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   std::vector<Status> refusals;
   {
     const FileSizeLimit full(1024);
@@ -399,8 +394,7 @@ TEST_F(SqliteStoreFaultTest, LargeBatchOfTheJournalWritesNoTemporaryFile) {
 }
 
 TEST_F(SqliteStoreFaultTest, LeaseWhoseCommitDidNotSyncIsNeverServed) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   g_sync_fails = true;
   const Status status = store->TakeLease(Request(2, 1001)).status();
   g_sync_fails = false;
@@ -433,8 +427,7 @@ TEST_F(SqliteStoreFaultTest, LeaseThatTheWitnessDoesNotHaveIsNeverServed) {
 // The frames of the failed COMMIT are in the log, and the machine stops before another process
 // overwrites them: recovery finds the lease committed.
 TEST_F(SqliteStoreFaultTest, LeaseFoundCommittedAfterAllIsAbandonedNotServed) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   g_sync_fails = true;
   EXPECT_EQ(store->TakeLease(Request(2, 1001)).status().code(), Code::kUnavailable);
   g_sync_fails = false;
@@ -488,8 +481,7 @@ class LockHolder {
 };
 
 TEST_F(SqliteStoreFaultTest, ForeignLockIsUnavailableAfterTwoSecondsAndNothingIsLost) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   {
     const LockHolder holder(path_);
     ASSERT_TRUE(holder.holds());

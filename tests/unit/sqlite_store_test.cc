@@ -83,8 +83,7 @@ TEST_F(SqliteStoreTest, MarkAtTheEndOfTheNumbersIsOutOfIdsAndNeverWraps) {
 // --- a store that went backwards
 
 TEST_F(SqliteStoreTest, MaxIdLoweredByHandIsLiftedAboveListedRanges) {
-  const auto a = OpenWithOrders("a");
-  Take(*a, Request(1));
+  const auto a = OpenWithLease("a");
   Sql(path_, "UPDATE leaf_alloc SET max_id = max_id + 1000");  // a Leaf server
   Return(*a, 1, 400, ReturnOutcome::kListed);
   Sql(path_, "UPDATE leaf_alloc SET max_id = 1");
@@ -97,8 +96,7 @@ TEST_F(SqliteStoreTest, MaxIdLoweredByHandIsLiftedAboveListedRanges) {
 // the second case the ids were handed out, so the store is lifted in both; in the first case the
 // price is a gap.
 TEST_F(SqliteStoreTest, MarkLeftAboveAHandBackIsBelievedAndLifts) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   Return(*store, 1, 400, ReturnOutcome::kLowered);
   const auto lease = store->TakeLease(Request(2, 1001));
   ASSERT_TRUE(lease.ok());
@@ -143,8 +141,7 @@ TEST_F(SqliteStoreTest, BackupWithAListedRangeDoesNotLeaseItAgain) {
 
 // The copy is older than a stop: the tail of the lease was handed back and leased again.
 TEST_F(SqliteStoreTest, ActiveLeaseOfAnOlderCopySharesNoIdsWithTheLeaseThatFollowedIt) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   ASSERT_TRUE(store->Reconcile({.marks = {{"orders", 1401}}, .held = {Held(7, {401, 1401})}}).ok());
   EXPECT_TRUE(store->AbandonActive({TestToken(7)}).value().empty());
   EXPECT_EQ(Journal(), "returned 0/600/400,active 0/0/0");
@@ -153,16 +150,14 @@ TEST_F(SqliteStoreTest, ActiveLeaseOfAnOlderCopySharesNoIdsWithTheLeaseThatFollo
 
 // Two data sets have granted the same ids: the audit has to report that.
 TEST_F(SqliteStoreTest, OwnLeaseOfAnotherDataSetIsNotTakenForAPredecessor) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   HostMemory memory{.marks = {}, .held = {Held(7, {401, 1401})}, .from_other_data_set = true};
   ASSERT_TRUE(store->Reconcile(memory).ok());
   EXPECT_EQ(Journal(), "active 0/0/0,active 0/0/0");
 }
 
 TEST_F(SqliteStoreTest, RangeThatAnOlderCopyListsIsNotListedBesideItsLease) {
-  const auto store = OpenWithOrders("a");
-  Take(*store, Request(1));
+  const auto store = OpenWithLease("a");
   Take(*store, Request(2));
   Return(*store, 1, 400, ReturnOutcome::kListed);
   ASSERT_TRUE(store->Reconcile({.marks = {}, .held = {Held(7, {401, 1001})}}).ok());

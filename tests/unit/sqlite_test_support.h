@@ -103,6 +103,12 @@ class SqliteStoreTest : public StoreCase {
     CreateOrders(*store);
     return store;
   }
+  // The host has leased the first step.
+  [[nodiscard]] std::unique_ptr<SqliteStore> OpenWithLease(const std::string& host) const {
+    std::unique_ptr<SqliteStore> store = OpenWithOrders(host);
+    Take(*store, Request(1));
+    return store;
+  }
 
   void Execute(const std::string& sql) const { EXPECT_EQ(Sql(path_, sql), ""); }
   [[nodiscard]] std::string Ask(const std::string& sql) const { return Sql(path_, sql); }

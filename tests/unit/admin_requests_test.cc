@@ -97,25 +97,23 @@ TEST_F(AdminRequestsTest, BracketsInStringsAreNoDepth) {
               HasSubstr("unknown operation 'no'"));
 }
 
-TEST_F(AdminRequestsTest, TagsAreCreatedInKnownModesOnly) {
-  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"sequence"})"),
-              HasSubstr("unknown mode 'sequence'"));
-  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"snowflake","step":5})"),
-              HasSubstr("a tag of mode snowflake leases time: step"));
-  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"segment","layout":"41/10/12"})"),
-              HasSubstr("snowflake only"));
-  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"ticket","step":5})"),
-              HasSubstr("step, refill settings and access ring do not apply"));
-  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","mode":"ticket","access":"ring"})"),
-              HasSubstr("step, refill settings and access ring do not apply"));
-}
-
-TEST_F(AdminRequestsTest, OrdersAreKnownAndOfModeSegment) {
-  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","order":"strict"})"),
-              HasSubstr("unknown order 'strict'; host and cpu are available"));
-  EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x","lane_block":"many"})"),
-              HasSubstr("lane_block"));
+TEST_F(AdminRequestsTest, SettingsOfATagAreKnownAndOfItsMode) {
+  for (const auto& [settings, words] : std::vector<std::pair<std::string, std::string>>{
+           {R"("mode":"sequence")", "unknown mode 'sequence'"},
+           {R"("mode":"snowflake","step":5)", "a tag of mode snowflake leases time: step"},
+           {R"("mode":"segment","layout":"41/10/12")", "snowflake only"},
+           {R"("mode":"ticket","step":5)", "step, refill settings and access ring do not apply"},
+           {R"("mode":"ticket","access":"ring")",
+            "step, refill settings and access ring do not apply"},
+           {R"("order":"strict")", "unknown order 'strict'; host and cpu are available"},
+           {R"("lane_block":"many")", "lane_block"},
+           {R"("access":"both")", "unknown access 'both'; ring and socket are available"},
+           {R"("access":1)", "access"}}) {
+    EXPECT_THAT(Refusal(R"({"op":"tag.create","tag":"x",)" + settings + "}"), HasSubstr(words));
+  }
   EXPECT_THAT(Refusal(R"({"op":"tag.set","tag":"x","order":5})"), HasSubstr("order"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.set","tag":"x","access":"Socket"})"), HasSubstr("'Socket'"));
+  EXPECT_THAT(Refusal(R"({"op":"tag.set","tag":"x","access":true})"), HasSubstr("access"));
 }
 
 TEST_F(AdminRequestsTest, RequestsOfManyFieldsAreRefused) {

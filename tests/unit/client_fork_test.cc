@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/child_exit.h"
 #include "support/client_fixture.h"
 
 namespace idd::client {
@@ -37,14 +37,7 @@ pid_t Fork(const std::function<int()>& child) {
   return pid;
 }
 
-// Its result; 0 is success.
-int ResultOf(pid_t child) {
-  int status = 0;
-  if (::waitpid(child, &status, 0) != child) return -1;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
-int InChild(const std::function<int()>& child) { return ResultOf(Fork(child)); }
+int InChild(const std::function<int()>& child) { return harness::ExitOf(Fork(child)); }
 
 // --- fork
 
@@ -60,7 +53,7 @@ TEST_F(ClientTest, ForkedChildThatTakesTheMarkSendsNothingOnTheParentsConnection
     const Result<IdRange> ids = Claim(*tag, 100);
     return ids.ok() && ids.value() == (IdRange{1, 101}) ? 0 : 1;
   });
-  EXPECT_EQ(ResultOf(child), 0);
+  EXPECT_EQ(harness::ExitOf(child), 0);
   EXPECT_EQ(Claim(*tag).value(), (IdRange{900, 901})) << "the daemon has read all that was sent";
   EXPECT_EQ(daemon.Count(FrameType::kRefill), 0);
 }
@@ -85,7 +78,7 @@ TEST_F(ClientTest, ForkedChildGetsAConnectionOfItsOwnAndTheParentGoesOn) {
     return ids.ok() && ids.value().first / 1000 == 2 ? 0 : 1;
   });
   EXPECT_EQ(Claim(*tag).value().first / 1000, 1U);
-  EXPECT_EQ(ResultOf(child), 0);
+  EXPECT_EQ(harness::ExitOf(child), 0);
   EXPECT_EQ(Claim(*tag).value().first / 1000, 1U) << "the parent's connection is untouched";
   EXPECT_EQ(daemon.connections(), 2);
 }
@@ -106,7 +99,7 @@ TEST_F(ClientTest, ForkWhileAThreadWaitsDisturbsNeitherSide) {
   const Request of_child = daemon.Next().value();
   EXPECT_NE(of_child.connection, of_parent.connection);
   daemon.Reply(of_child, wire::ClaimReply{.first = 30, .count = 1});
-  EXPECT_EQ(ResultOf(child), 0);
+  EXPECT_EQ(harness::ExitOf(child), 0);
   daemon.Reply(of_parent, wire::ClaimReply{.first = 20, .count = 1});
   waiter.join();
   ASSERT_TRUE(waited.ok()) << waited.status().message();
@@ -122,7 +115,7 @@ TEST_F(ClientTest, ChildThatClosesTheInheritedClientHarmsNoOther) {
     client.reset();
     return 0;
   });
-  EXPECT_EQ(ResultOf(child), 0);
+  EXPECT_EQ(harness::ExitOf(child), 0);
   EXPECT_EQ(Claim(*tag).value(), (IdRange{20, 21}));
   EXPECT_EQ(daemon.connections(), 1);
 }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -137,7 +138,12 @@ TEST(DoctorWitnessesTest, OnlyWitnessOfTwoHostsIsAWarning) {
       << ToldOf(facts, "witnesses");
 }
 
-TEST(DoctorChecksTest, HealthyFactsMakeOneOkOfEachCheck) {
+class DoctorChecksTest : public ::testing::Test {
+ protected:
+  Json facts_ = HealthyFacts();
+};
+
+TEST_F(DoctorChecksTest, HealthyFactsMakeOneOkOfEachCheck) {
   const Diagnosis diagnosis = Check(HealthyFacts());
   std::set<std::string> checks;
   for (const Finding& finding : diagnosis.findings) {
@@ -157,7 +163,7 @@ struct Fault {
   std::string found;
 };
 
-TEST(DoctorChecksTest, EachFactHasItsFinding) {
+TEST_F(DoctorChecksTest, EachFactHasItsFinding) {
   const std::vector<Fault> faults = {
       {"/daemon/version", R"("1.2.2")", "versions", "warning", "idd is 1.2.2"},
       {"/daemon/abi/minor", "2", "versions", "warning", "ABI 1.2"},
@@ -225,7 +231,7 @@ TEST(DoctorChecksTest, EachFactHasItsFinding) {
   }
 }
 
-TEST(DoctorChecksTest, AnOutageIsReportedByItsKind) {
+TEST_F(DoctorChecksTest, AnOutageIsReportedByItsKind) {
   const std::vector<std::pair<std::string, std::string>> kinds = {
       {"password", "refuses the password"},   {"rights", "lacks a right"},
       {"database", "database is not there"},  {"read_only", "is read-only"},
@@ -259,7 +265,7 @@ Json DownWith(const Json& errors) {
 }
 
 // The replica's "is read-only" was the title of both errors of a failover.
-TEST(DoctorChecksTest, EachEndpointsErrorIsExplainedByItself) {
+TEST_F(DoctorChecksTest, EachEndpointsErrorIsExplainedByItself) {
   const Diagnosis diagnosis = Check(DownWith(Json::array(
       {{{"error", "the database server at db1, connecting: refused (error 2002)"},
         {"trouble", "away"}},
@@ -280,7 +286,7 @@ TEST(DoctorChecksTest, EachEndpointsErrorIsExplainedByItself) {
       << found[1];
 }
 
-TEST(DoctorChecksTest, NextDoesNotRepeatWhatWasFound) {
+TEST_F(DoctorChecksTest, NextDoesNotRepeatWhatWasFound) {
   for (const char* trouble : {"other", "read_only", "away", "lock"}) {
     for (const Finding& finding :
          Check(DownWith(OneError("it said no (error 1); ask the manual", trouble))).findings) {
@@ -292,7 +298,7 @@ TEST(DoctorChecksTest, NextDoesNotRepeatWhatWasFound) {
                        ": no (error 1) -> ask the manual"));
 }
 
-TEST(DoctorChecksTest, AdvisesTheRightsThatThePageGrants) {
+TEST_F(DoctorChecksTest, AdvisesTheRightsThatThePageGrants) {
   const std::string page = harness::ReadFile(IDD_TEST_MYSQL_PAGE);
   const std::size_t begin = page.find("GRANT SELECT");
   ASSERT_NE(begin, std::string::npos);
@@ -303,7 +309,7 @@ TEST(DoctorChecksTest, AdvisesTheRightsThatThePageGrants) {
 }
 
 // systemd passes a credential at a start only; a reload would keep the old password.
-TEST(DoctorChecksTest, AdviceForAWrongPasswordDependsOnWhereItIsFrom) {
+TEST_F(DoctorChecksTest, AdviceForAWrongPasswordDependsOnWhereItIsFrom) {
   Json facts =
       DownWith(OneError("Access denied (error 1045); check user and password", "password"));
   const auto told = [&](const char* source, const char* path) {
@@ -327,14 +333,13 @@ TEST(DoctorChecksTest, AdviceForAWrongPasswordDependsOnWhereItIsFrom) {
   }
 }
 
-TEST(DoctorChecksTest, AStoreThatIsUpAndDoesNotAnswerIsAProblem) {
-  Json facts = HealthyFacts();
-  facts["store"]["look"] = nullptr;
-  facts["store"]["look_error"] = "the store has not answered within 2 s";
-  EXPECT_TRUE(Contains(ToldOf(facts, "store"), "problem: mysql://idd@db/idd is slow"));
+TEST_F(DoctorChecksTest, AStoreThatIsUpAndDoesNotAnswerIsAProblem) {
+  facts_["store"]["look"] = nullptr;
+  facts_["store"]["look_error"] = "the store has not answered within 2 s";
+  EXPECT_TRUE(Contains(ToldOf(facts_, "store"), "problem: mysql://idd@db/idd is slow"));
 }
 
-TEST(DoctorChecksTest, ASqliteFileInMemoryOrOnANetworkIsAProblem) {
+TEST_F(DoctorChecksTest, ASqliteFileInMemoryOrOnANetworkIsAProblem) {
   for (const char* kind : {"tmpfs", "ramfs", "nfs", "cifs", "ceph"}) {
     Json facts = HealthyFacts();
     facts["places"][0]["what"] = "database";
@@ -344,94 +349,86 @@ TEST(DoctorChecksTest, ASqliteFileInMemoryOrOnANetworkIsAProblem) {
   }
 }
 
-TEST(DoctorChecksTest, ADryTagWithAnErrorIsAProblem) {
-  Json facts = HealthyFacts();
-  facts["tags"][0]["state"] = "dry";
-  facts["tags"][0]["last_error"] = "used up";
-  EXPECT_TRUE(Contains(ToldOf(facts, "dry"), "problem: 1 tag: 'orders' (used up)"));
+TEST_F(DoctorChecksTest, ADryTagWithAnErrorIsAProblem) {
+  facts_["tags"][0]["state"] = "dry";
+  facts_["tags"][0]["last_error"] = "used up";
+  EXPECT_TRUE(Contains(ToldOf(facts_, "dry"), "problem: 1 tag: 'orders' (used up)"));
 }
 
-TEST(DoctorChecksTest, TagWithIdsWhoseLeaseFailedIsAWarningWhileTheStoreIsUp) {
-  Json facts = HealthyFacts();
-  facts["tags"][0]["last_error"] = "a trigger refuses the row";
-  EXPECT_TRUE(Contains(ToldOf(facts, "dry"), "warning: 1 tag: 'orders' (a trigger refuses"));
-  facts["store"]["state"] = "down";
-  EXPECT_FALSE(Contains(ToldOf(facts, "dry"), "a trigger refuses"));
+TEST_F(DoctorChecksTest, TagWithIdsWhoseLeaseFailedIsAWarningWhileTheStoreIsUp) {
+  facts_["tags"][0]["last_error"] = "a trigger refuses the row";
+  EXPECT_TRUE(Contains(ToldOf(facts_, "dry"), "warning: 1 tag: 'orders' (a trigger refuses"));
+  facts_["store"]["state"] = "down";
+  EXPECT_FALSE(Contains(ToldOf(facts_, "dry"), "a trigger refuses"));
 }
 
-TEST(DoctorChecksTest, UnusedSnowflakeTagIsNeitherDryNorShort) {
-  Json facts = HealthyFacts();
-  Json& tag = facts["tags"][0];
+TEST_F(DoctorChecksTest, UnusedSnowflakeTagIsNeitherDryNorShort) {
+  Json& tag = facts_["tags"][0];
   tag["mode"] = "snowflake";
   tag["state"] = "dry";
   tag["available"] = 0U;
   tag["next_id"] = tag["max_id"] = 1U;
-  for (const Finding& finding : Check(facts).findings) {
+  for (const Finding& finding : Check(facts_).findings) {
     EXPECT_EQ(finding.state, Health::kOk) << finding.check << ": " << finding.found;
   }
   tag["last_error"] = "no worker id is free";
-  EXPECT_TRUE(Contains(ToldOf(facts, "dry"), "problem: 1 tag: 'orders' (no worker id is free)"));
+  EXPECT_TRUE(Contains(ToldOf(facts_, "dry"), "problem: 1 tag: 'orders' (no worker id is free)"));
 }
 
-TEST(DoctorChecksTest, SnowflakeTagEndsWithItsTimeBits) {
-  Json facts = HealthyFacts();
-  Json& tag = facts["tags"][0];
+TEST_F(DoctorChecksTest, SnowflakeTagEndsWithItsTimeBits) {
+  Json& tag = facts_["tags"][0];
   tag["mode"] = "snowflake";
   tag["exhausted_in_days"] = 20;
-  std::string told = ToldOf(facts, "exhaustion");
+  std::string told = ToldOf(facts_, "exhaustion");
   EXPECT_TRUE(
       told.starts_with("warning: 1 tag: 'orders' (20d left) whose time bits are running "
                        "out -> a tag keeps its layout"))
       << told;
   EXPECT_FALSE(Contains(told, "--max-id")) << told;
   tag["exhausted_in_days"] = 2.5;
-  told = ToldOf(facts, "exhaustion");
+  told = ToldOf(facts_, "exhaustion");
   EXPECT_TRUE(told.starts_with("problem: 1 tag: 'orders' (2d 12h left)")) << told;
 }
 
-TEST(DoctorChecksTest, TimeThatACrashGaveUpIsNoWaste) {
-  Json facts = HealthyFacts();
-  Json& waste = facts["store"]["look"]["waste"][0];
+TEST_F(DoctorChecksTest, TimeThatACrashGaveUpIsNoWaste) {
+  Json& waste = facts_["store"]["look"]["waste"][0];
   waste["abandoned"] = 400U;
   for (const char* counter : {"orders#3", "a#b#1048575"}) {
     waste["tag"] = counter;
-    EXPECT_EQ(ToldOf(facts, "waste"), "") << counter;
+    EXPECT_EQ(ToldOf(facts_, "waste"), "") << counter;
   }
   for (const char* name : {"orders#", "#3", "orders3", "123", "orders#3x", ""}) {
     waste["tag"] = name;
-    EXPECT_TRUE(ToldOf(facts, "waste").starts_with("warning")) << name;
+    EXPECT_TRUE(ToldOf(facts_, "waste").starts_with("warning")) << name;
   }
 }
 
-TEST(DoctorChecksTest, LanesNeedRestartableSequences) {
-  Json facts = HealthyFacts();
-  facts["tags"][0]["order"] = "cpu";
-  EXPECT_EQ(ToldOf(facts, "lanes"), "");
+TEST_F(DoctorChecksTest, LanesNeedRestartableSequences) {
+  facts_["tags"][0]["order"] = "cpu";
+  EXPECT_EQ(ToldOf(facts_, "lanes"), "");
   DoctorSelf self = kSelf;
   self.has_rseq = false;
-  const std::string told = Told(CheckFacts(facts, self).value(), "lanes");
+  const std::string told = Told(CheckFacts(facts_, self).value(), "lanes");
   EXPECT_TRUE(Contains(told, "'orders' of order cpu, but there are no restartable sequences here"))
       << told;
-  facts["tags"][0]["order"] = "host";
-  EXPECT_EQ(Told(CheckFacts(facts, self).value(), "lanes"), "");
+  facts_["tags"][0]["order"] = "host";
+  EXPECT_EQ(Told(CheckFacts(facts_, self).value(), "lanes"), "");
 }
 
-TEST(DoctorChecksTest, ManyTagsMakeOneFinding) {
-  Json facts = HealthyFacts();
-  facts["tags"][0]["state"] = "quarantined";
+TEST_F(DoctorChecksTest, ManyTagsMakeOneFinding) {
+  facts_["tags"][0]["state"] = "quarantined";
   for (int i = 0; i < 1999; ++i) {
-    facts["tags"].push_back(facts["tags"][0]);
-    facts["tags"].back()["tag"] = "t" + std::to_string(i);
+    facts_["tags"].push_back(facts_["tags"][0]);
+    facts_["tags"].back()["tag"] = "t" + std::to_string(i);
   }
-  const std::string told = ToldOf(facts, "quarantine");
+  const std::string told = ToldOf(facts_, "quarantine");
   EXPECT_TRUE(Contains(told, "2000 tags: 'orders', 't0', 't1' and 1997 more"))
       << told.substr(0, 200);
 }
 
-TEST(DoctorChecksTest, UserWithoutAdminRightsSeesWhatIsLeftOut) {
-  Json facts = HealthyFacts();
-  for (const char* key : {"peers", "process", "service", "places"}) facts[key] = nullptr;
-  const Diagnosis diagnosis = Check(facts);
+TEST_F(DoctorChecksTest, UserWithoutAdminRightsSeesWhatIsLeftOut) {
+  for (const char* key : {"peers", "process", "service", "places"}) facts_[key] = nullptr;
+  const Diagnosis diagnosis = Check(facts_);
   ASSERT_EQ(diagnosis.left_out.size(), 1U);
   EXPECT_TRUE(Contains(diagnosis.left_out.front(), "clients, limits, disk, permissions"));
   EXPECT_EQ(CountOf(diagnosis, Health::kProblem) + CountOf(diagnosis, Health::kWarning), 0U);
@@ -547,6 +544,11 @@ TEST(DoctorTextTest, ProblemsComeFirstAndEachIsOneLine) {
   EXPECT_TRUE(Contains(RenderDiagnosis(Sample(), true, Screen{}), "\nok       store        up\n"));
 }
 
+void ExpectLinesFit(const std::string& text, std::size_t columns) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), columns) << line;
+}
+
 TEST(DoctorTextTest, ATerminalGetsLinesThatFit) {
   const Screen narrow{.is_terminal = true, .columns = 80, .rows = 24, .has_color = false};
   std::string text = RenderDiagnosis(Sample(), false, narrow);
@@ -555,17 +557,11 @@ TEST(DoctorTextTest, ATerminalGetsLinesThatFit) {
       "                      GiB left; next: free space there, or move it: without room\n"
       "                      nothing is leased\n"))
       << text;
-  std::size_t begin = 0;
-  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    EXPECT_LE(end - begin, 80U) << text.substr(begin, end - begin);
-  }
+  ExpectLinesFit(text, 80);
   // If there is no room beside the lead, the text goes below it.
   text = RenderDiagnosis(Sample(), false, {.is_terminal = true, .columns = 40, .rows = 24});
   EXPECT_TRUE(text.starts_with("problem  disk       \n  the folder of the database,")) << text;
-  begin = 0;
-  for (std::size_t end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    EXPECT_LE(end - begin, 40U) << text.substr(begin, end - begin);
-  }
+  ExpectLinesFit(text, 40);
 }
 
 TEST(DoctorTextTest, AWordLongerThanALineIsCutAndNothingLoops) {

@@ -23,7 +23,12 @@ std::string Shown(const Result<std::string>& text) {
   return text.ok() ? text.value() : "";
 }
 
-TEST(RenderStatusTest, AnswersInThreeParts) {
+class RenderStatusTest : public ::testing::Test {
+ protected:
+  Json document_ = StatusDocument();
+};
+
+TEST_F(RenderStatusTest, AnswersInThreeParts) {
   const std::string text = Shown(RenderStatus(StatusDocument(), ""));
   EXPECT_EQ(text,
             "daemon    idd 0.1.0, up 12m 3s, pid 4711, host web-1, socket /run/idd/idd.sock\n"
@@ -41,26 +46,25 @@ TEST(RenderStatusTest, AnswersInThreeParts) {
 }
 
 // "2m 30s of 1m 30s (10m)" was read as a promise that is broken.
-TEST(RenderStatusTest, PromiseThatStillGrowsIsExplainedBelowItsTag) {
-  Json document = StatusDocument();
-  document["tags"].erase(1);
-  document["tags"][0]["promise"]["length_s"] = 90;
-  document["tags"][0]["promise"]["kept"] = true;
-  std::string text = Shown(RenderStatus(document, "orders"));
+TEST_F(RenderStatusTest, PromiseThatStillGrowsIsExplainedBelowItsTag) {
+  document_["tags"].erase(1);
+  document_["tags"][0]["promise"]["length_s"] = 90;
+  document_["tags"][0]["promise"]["kept"] = true;
+  std::string text = Shown(RenderStatus(document_, "orders"));
   EXPECT_THAT(text, HasSubstr("orders  segment  ok "));
   EXPECT_THAT(text, HasSubstr(" 2m 30s  "));
   EXPECT_THAT(text, Not(HasSubstr("2m 30s of")));
   EXPECT_THAT(text, HasSubstr("promise kept: ids for 1m 30s without the store, as long as the load "
                               "has lasted; at most 10m\n"));
-  document["tags"][0]["promise"]["length_s"] = 600;
-  document["tags"][0]["promise"]["kept"] = false;
-  text = Shown(RenderStatus(document, "orders"));
+  document_["tags"][0]["promise"]["length_s"] = 600;
+  document_["tags"][0]["promise"]["kept"] = false;
+  text = Shown(RenderStatus(document_, "orders"));
   EXPECT_THAT(text, HasSubstr("orders  segment  short "));
   EXPECT_THAT(text, HasSubstr(" 2m 30s of 10m  "));
   EXPECT_THAT(text, HasSubstr("promise not kept: ids for 10m without the store\n"));
 }
 
-TEST(RenderStatusTest, NarrowTerminalGetsFewerColumnsAndWholeLines) {
+TEST_F(RenderStatusTest, NarrowTerminalGetsFewerColumnsAndWholeLines) {
   Screen screen{.is_terminal = true, .columns = 80, .rows = 24};
   Json document = StatusDocument();
   document["database"]["last_error"] = std::string(200, 'x') + " and " + std::string(30, 'y');
@@ -74,46 +78,41 @@ TEST(RenderStatusTest, NarrowTerminalGetsFewerColumnsAndWholeLines) {
   EXPECT_THAT(colored, HasSubstr("\x1b[33mshort\x1b[0m"));
 }
 
-TEST(RenderStatusTest, OneTagComesWithItsSegments) {
-  Json document = StatusDocument();
-  document["tags"].erase(1);
-  const std::string text = Shown(RenderStatus(document, "orders"));
+TEST_F(RenderStatusTest, OneTagComesWithItsSegments) {
+  document_["tags"].erase(1);
+  const std::string text = Shown(RenderStatus(document_, "orders"));
   EXPECT_THAT(text, HasSubstr("\nSEGMENT  BASE  LIMIT  NEXT  LEFT\n"
                               "1           1   1001   121   880\n"
                               "2        1001   2001  1001  1000\n"));
 }
 
-TEST(RenderStatusTest, SegmentCursorsMayLieAnywhere) {
-  Json document = StatusDocument();
-  document["tags"].erase(1);
-  document["tags"][0]["segments"][0]["next"] = 0x8000000000000000ULL;  // closed
-  document["tags"][0]["segments"][1]["next"] = 0U;
-  const std::string text = Shown(RenderStatus(document, "orders"));
+TEST_F(RenderStatusTest, SegmentCursorsMayLieAnywhere) {
+  document_["tags"].erase(1);
+  document_["tags"][0]["segments"][0]["next"] = 0x8000000000000000ULL;  // closed
+  document_["tags"][0]["segments"][1]["next"] = 0U;
+  const std::string text = Shown(RenderStatus(document_, "orders"));
   EXPECT_THAT(text, HasSubstr("9223372036854775808     0\n"));
   EXPECT_THAT(text, HasSubstr("0  1000\n"));
 }
 
-TEST(RenderStatusTest, SaysSinceWhenAndWhyTheDatabaseIsDown) {
-  Json document = StatusDocument();
-  document["database"]["state"] = "down";
-  document["database"]["last_error"] = "connection\nrefused";
-  const std::string text = Shown(RenderStatus(document, ""));
+TEST_F(RenderStatusTest, SaysSinceWhenAndWhyTheDatabaseIsDown) {
+  document_["database"]["state"] = "down";
+  document_["database"]["last_error"] = "connection\nrefused";
+  const std::string text = Shown(RenderStatus(document_, ""));
   EXPECT_THAT(text, HasSubstr("database  down for 12m, sqlite:/var/lib/idd/idd.db; last error: "
                               "connection\\x0arefused\n"));
 }
 
-TEST(RenderStatusTest, NamesTheWitnessesAndTheTerm) {
-  Json document = StatusDocument();
-  document["database"]["agreement"] = AgreementDocument();
-  const std::string text = Shown(RenderStatus(document, ""));
+TEST_F(RenderStatusTest, NamesTheWitnessesAndTheTerm) {
+  document_["database"]["agreement"] = AgreementDocument();
+  const std::string text = Shown(RenderStatus(document_, ""));
   EXPECT_THAT(text, HasSubstr("\nwitnesses web-1, web-2, web-3; term 17, begun by web-1\n"));
   EXPECT_THAT(text, Not(HasSubstr("leasing ")));
-  document["database"]["agreement"] = nullptr;  // a SQLite file
-  EXPECT_THAT(RenderStatus(document, "").value(), Not(HasSubstr("witnesses")));
+  document_["database"]["agreement"] = nullptr;  // a SQLite file
+  EXPECT_THAT(RenderStatus(document_, "").value(), Not(HasSubstr("witnesses")));
 }
 
-TEST(RenderStatusTest, SaysWhyLeasingWaitsForWitnesses) {
-  Json document = StatusDocument();
+TEST_F(RenderStatusTest, SaysWhyLeasingWaitsForWitnesses) {
   Json agreement = AgreementDocument();
   agreement["witnesses"][1]["is_there"] = false;
   agreement["witnesses"][1]["silent_s"] = 120;
@@ -121,8 +120,8 @@ TEST(RenderStatusTest, SaysWhyLeasingWaitsForWitnesses) {
   agreement["next"] = Json::array({"web-1", "web-4", "web-5"});
   agreement["has_majority"] = false;
   agreement["reason"] = "the next ceiling\nwaits";
-  document["database"]["agreement"] = agreement;
-  std::string text = Shown(RenderStatus(document, ""));
+  document_["database"]["agreement"] = agreement;
+  std::string text = Shown(RenderStatus(document_, ""));
   EXPECT_THAT(
       text, HasSubstr("witnesses web-1, web-2 (silent for 2m), web-3 (not in this term yet); term "
                       "17, begun by web-1; next web-1, web-4, web-5\n"));
@@ -132,8 +131,8 @@ TEST(RenderStatusTest, SaysWhyLeasingWaitsForWitnesses) {
                       "set --force HOST...'\n"));
   agreement["state"] = "waiting";
   agreement["has_majority"] = true;
-  document["database"]["agreement"] = agreement;
-  text = Shown(RenderStatus(document, ""));
+  document_["database"]["agreement"] = agreement;
+  text = Shown(RenderStatus(document_, ""));
   EXPECT_THAT(text, HasSubstr("leasing   waits: the next ceiling\\x0awaits\n"));
 }
 
@@ -173,20 +172,18 @@ TEST(RenderWitnessesTest, ShowsWhatIsMissingAndWhatFollows) {
   EXPECT_FALSE(RenderWitnesses(document).ok());
 }
 
-TEST(RenderStatusTest, WithoutTagsSaysHowToMakeOne) {
-  Json document = StatusDocument();
-  document["tags"] = Json::array();
-  const std::string text = Shown(RenderStatus(document, ""));
+TEST_F(RenderStatusTest, WithoutTagsSaysHowToMakeOne) {
+  document_["tags"] = Json::array();
+  const std::string text = Shown(RenderStatus(document_, ""));
   EXPECT_THAT(text, HasSubstr("no tags; create one with 'idctl tag create TAG'\n"));
 }
 
-TEST(RenderStatusTest, ARequestedTagThatIsMissingIsNoSuchTag) {
-  Json document = StatusDocument();
-  document["tags"] = Json::array();
-  EXPECT_EQ(RenderStatus(document, "orders").status().code(), Code::kNoSuchTag);
+TEST_F(RenderStatusTest, ARequestedTagThatIsMissingIsNoSuchTag) {
+  document_["tags"] = Json::array();
+  EXPECT_EQ(RenderStatus(document_, "orders").status().code(), Code::kNoSuchTag);
 }
 
-TEST(RenderStatusTest, SnowflakeTagsShowTheirTimeInATableOfTheirOwn) {
+TEST_F(RenderStatusTest, SnowflakeTagsShowTheirTimeInATableOfTheirOwn) {
   const std::string text = Shown(RenderStatus(SnowflakeStatusDocument(), ""));
   EXPECT_THAT(
       text,
@@ -206,7 +203,7 @@ TEST(RenderStatusTest, SnowflakeTagsShowTheirTimeInATableOfTheirOwn) {
           "x\\x0ay: its ids end in"));
 }
 
-TEST(RenderStatusTest, SnowflakeTagFitsEightyColumns) {
+TEST_F(RenderStatusTest, SnowflakeTagFitsEightyColumns) {
   Json document = SnowflakeStatusDocument();
   document["tags"].erase(1);
   const Screen screen{.is_terminal = true, .columns = 80, .rows = 24};
@@ -218,7 +215,7 @@ TEST(RenderStatusTest, SnowflakeTagFitsEightyColumns) {
       << "it has no segments of ids";
 }
 
-TEST(RenderStatusTest, UnusedSnowflakeTagHasNoWorker) {
+TEST_F(RenderStatusTest, UnusedSnowflakeTagHasNoWorker) {
   Json document = SnowflakeStatusDocument();
   document["tags"].erase(1);
   Json& tag = document["tags"][0];

@@ -41,6 +41,10 @@ class InheritanceTest : public ::testing::Test {
     held_->RecordUsed(lease.token, lease.ids.first + taken, ring_->ring_id());
     ring_->Publish(lease, taken, shm::kNoMark, held_->NextOf(lease.token));
   }
+  void HoldInRing(const Lease& lease, std::uint64_t taken = 0) {
+    Hold(lease);
+    Publish(lease, taken);
+  }
   std::uint64_t& Cursor(std::uint32_t slot) {
     return *reinterpret_cast<std::uint64_t*>(&Cursors().slots[slot].next);
   }
@@ -147,8 +151,7 @@ TEST_F(InheritanceTest, LeaseOfARingThatDoesNotHaveItIsPublished) {
 }
 
 TEST_F(InheritanceTest, RingIsClosedAndTheRestGoesOn) {
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001), 3);
+  HoldInRing(LeaseOf('a', 1, 1001), 3);
   ASSERT_EQ(ring_->Claim(10).size(), 10U);
   const Taken inheritance = Take();
   EXPECT_EQ(Rest(inheritance).claimed, 13U);
@@ -160,8 +163,7 @@ TEST_F(InheritanceTest, RingIsClosedAndTheRestGoesOn) {
 
 // A found ring is not closed yet: claims continue until its tag's turn, and all of them count.
 TEST_F(InheritanceTest, RingStaysOpenUntilItIsTakenOver) {
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001));
+  HoldInRing(LeaseOf('a', 1, 1001));
   ASSERT_EQ(ring_->Claim(10).size(), 10U);
   Inheritance found = Find();
   ASSERT_EQ(found.tags.size(), 1U);
@@ -177,8 +179,7 @@ TEST_F(InheritanceTest, RingStaysOpenUntilItIsTakenOver) {
 
 // As after an idd whose names had the whole id of a ring.
 TEST_F(InheritanceTest, LongerNamesOfAnEarlierVersionAreKnown) {
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001), 3);
+  HoldInRing(LeaseOf('a', 1, 1001), 3);
   const std::string key = LongRingKey(ring_->ring_id());
   EXPECT_EQ(key.size(), 11U);
   std::vector<PassedDescriptor> passed = Left();
@@ -192,8 +193,7 @@ TEST_F(InheritanceTest, LongerNamesOfAnEarlierVersionAreKnown) {
 // If the manager has not dropped what it had under a name, nobody knows which cursors belong to the
 // table: with the wrong ones, claimed ids would seem to be free.
 TEST_F(InheritanceTest, SeveralDescriptorsOfOneNameAreNotInherited) {
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001), 3);
+  HoldInRing(LeaseOf('a', 1, 1001), 3);
   const std::unique_ptr<TagRing> other = TagRing::Create("users", 0, descriptors_).value();
   for (const bool is_first : {true, false}) {
     std::vector<PassedDescriptor> passed = Left();
@@ -229,8 +229,7 @@ TEST_F(InheritanceTest, NamesOfRingsThatAreKeptDifferAndThoseOfDroppedOnesComeBa
 // Killed when one tag is taken over and another is not: the third idd inherits both.
 TEST_F(InheritanceTest, OneOfTwoTagsTakenOverIsInheritedLikeBoth) {
   std::unique_ptr<TagRing> users = TagRing::Create("users", 0, descriptors_).value();
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001));
+  HoldInRing(LeaseOf('a', 1, 1001));
   Lease lease = LeaseOf('b', 1, 501);
   lease.tag = "users";
   Hold(lease);
@@ -259,24 +258,21 @@ TEST_F(InheritanceTest, OneOfTwoTagsTakenOverIsInheritedLikeBoth) {
 
 // Killed in the middle of the takeover, any number of times.
 TEST_F(InheritanceTest, MayBeBegunAgain) {
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001));
+  HoldInRing(LeaseOf('a', 1, 1001));
   ASSERT_EQ(ring_->Claim(10).size(), 10U);
   for (int start = 0; start < 3; ++start) EXPECT_EQ(Rest(Take()).claimed, 10U) << start;
 }
 
 // The earlier idd closed the ring and was killed before it recorded how far the lease was claimed.
 TEST_F(InheritanceTest, RingThatTheEarlierDaemonHadClosedIsRead) {
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001));
+  HoldInRing(LeaseOf('a', 1, 1001));
   ASSERT_EQ(ring_->Claim(10).size(), 10U);
   ASSERT_EQ(ring_->Retire().size(), 1U);
   EXPECT_EQ(Rest(Take()).claimed, 10U);
 }
 
 TEST_F(InheritanceTest, UsedUpLeaseIsClosed) {
-  Hold(LeaseOf('a', 1, 11));
-  Publish(LeaseOf('a', 1, 11));
+  HoldInRing(LeaseOf('a', 1, 11));
   ASSERT_EQ(ring_->Claim(10).size(), 10U);
   Taken inheritance = Take();
   EXPECT_TRUE(inheritance.tags.empty());
@@ -332,8 +328,7 @@ TEST_F(InheritanceTest, MoreThanARingTakesGoesBack) {
 
 // A forged cursor: below a value already seen, or beyond anything ever added.
 TEST_F(InheritanceTest, ForgedRingIsAbandoned) {
-  Hold(LeaseOf('a', 1000, 2000));
-  Publish(LeaseOf('a', 1000, 2000));
+  HoldInRing(LeaseOf('a', 1000, 2000));
   ASSERT_EQ(ring_->Claim(500).size(), 500U);
   for (const std::uint64_t forged : {std::uint64_t{0}, std::uint64_t{1499}, shm::kClosingStep,
                                      ~std::uint64_t{0}, std::uint64_t{1} << 63}) {
@@ -370,8 +365,7 @@ TEST_F(InheritanceTest, RingWithOneForgedCursorIsAbandonedWhole) {
 }
 
 TEST_F(InheritanceTest, RingWhoseDescriptorsAreMissingIsAbandoned) {
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001));
+  HoldInRing(LeaseOf('a', 1, 1001));
   for (std::size_t missing : {1U, 2U}) {
     std::vector<PassedDescriptor> passed = Left();
     passed.erase(passed.begin() + static_cast<std::ptrdiff_t>(missing));
@@ -385,8 +379,7 @@ TEST_F(InheritanceTest, RingWhoseDescriptorsAreMissingIsAbandoned) {
 }
 
 TEST_F(InheritanceTest, DescriptorsThatAreSomethingElseAreAbandoned) {
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001));
+  HoldInRing(LeaseOf('a', 1, 1001));
   std::vector<PassedDescriptor> passed = Left();
   std::swap(passed[1].fd, passed[2].fd);
   passed.push_back({"t0123456789:", ScopedFd(::open("/dev/null", O_RDONLY | O_CLOEXEC))});
@@ -417,8 +410,7 @@ TEST_F(InheritanceTest, ListThatAnotherRunHasOvertakenIsNotTaken) {
 }
 
 TEST_F(InheritanceTest, CursorThatIsWrittenBackIsNoticed) {
-  Hold(LeaseOf('a', 1, 1001));
-  Publish(LeaseOf('a', 1, 1001));
+  HoldInRing(LeaseOf('a', 1, 1001));
   const Taken inheritance = Take();
   ASSERT_EQ(inheritance.rings.size(), 1U);
   EXPECT_TRUE(inheritance.rings[0].ring->StaysClosed());

@@ -71,16 +71,6 @@ TEST(MetricsPageTest, YoungLoadHasAShortPromiseToKeep) {
   EXPECT_TRUE(Tells(page, R"(idd_tag_promise_kept{tag="orders"} 1)"));
 }
 
-TEST(MetricsPageTest, DrainedTagHasNoPromiseToKeep) {
-  TagSample tag = OrdersSample();
-  tag.available = 0;
-  tag.state = "drained";
-  const std::string page = MetricsText(SampleOf(tag), All);
-  EXPECT_EQ(page.find("idd_tag_promise_kept{"), std::string::npos);
-  EXPECT_EQ(page.find("idd_tag_promise_length_seconds{"), std::string::npos);
-  EXPECT_TRUE(Tells(page, R"(idd_tag_promise_seconds{tag="orders"} 600)"));
-}
-
 TEST(MetricsPageTest, IdleTagHasNoForecast) {
   TagSample tag = OrdersSample();
   tag.rate_per_s = 0.001;
@@ -99,6 +89,8 @@ TEST(MetricsPageTest, DrainedTagPromisesNothing) {
   const std::string page = MetricsText(SampleOf(tag), All);
   EXPECT_EQ(page.find("idd_tag_cover_seconds{"), std::string::npos) << page;
   EXPECT_EQ(page.find("idd_tag_promise_kept{"), std::string::npos) << page;
+  EXPECT_EQ(page.find("idd_tag_promise_length_seconds{"), std::string::npos) << page;
+  EXPECT_TRUE(Tells(page, R"(idd_tag_promise_seconds{tag="orders"} 600)"));
   EXPECT_TRUE(Tells(page, R"(idd_tag_state{tag="orders",state="drained"} 1)"));
 }
 

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "idd/shm/ring_writer.h"
+#include "support/child_exit.h"
 #include "support/own_view_claimer.h"
 
 namespace idd::shm {
@@ -82,9 +82,20 @@ Status AttachImage(const Image& image, std::string_view tag = "orders") {
   return RingMemory::Attach(TableFrom(image), Duplicate(ring->cursors_fd()), tag).status();
 }
 
-TEST(RingMemoryTest, CreateMakesAnEmptyActiveRingWithItsIdentity) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  const TableHeader& header = ring->table().header;
+class RingMemoryTest : public ::testing::Test {
+ protected:
+  // As a client that got both descriptors.
+  [[nodiscard]] Result<std::unique_ptr<RingMemory>> Attach() const {
+    return RingMemory::Attach(Duplicate(ring_->table_fd()), Duplicate(ring_->cursors_fd()),
+                              "orders");
+  }
+
+  std::unique_ptr<RingMemory> ring_ = MakeRing();
+};
+using RingMemoryDeathTest = RingMemoryTest;
+
+TEST_F(RingMemoryTest, CreateMakesAnEmptyActiveRingWithItsIdentity) {
+  const TableHeader& header = ring_->table().header;
   EXPECT_EQ(header.magic, kTableMagic);
   EXPECT_EQ(header.abi_version, kAbiVersion);
   EXPECT_EQ(header.table_bytes, kTableBytes);
@@ -93,13 +104,13 @@ TEST(RingMemoryTest, CreateMakesAnEmptyActiveRingWithItsIdentity) {
   EXPECT_EQ(std::string_view(header.tag, header.tag_bytes), "orders");
   EXPECT_EQ(header.mode, static_cast<std::uint32_t>(TagMode::kSegment));
   EXPECT_EQ(header.order, static_cast<std::uint32_t>(TagOrder::kHost));
-  EXPECT_EQ(ring->ring_id(), kRingId);
-  EXPECT_EQ(ring->table().live.head_segment, 1U);
-  EXPECT_EQ(ring->table().live.tail_segment, 0U);
-  EXPECT_EQ(ring->table().live.state, static_cast<std::uint32_t>(RingState::kActive));
+  EXPECT_EQ(ring_->ring_id(), kRingId);
+  EXPECT_EQ(ring_->table().live.head_segment, 1U);
+  EXPECT_EQ(ring_->table().live.tail_segment, 0U);
+  EXPECT_EQ(ring_->table().live.state, static_cast<std::uint32_t>(RingState::kActive));
 }
 
-TEST(RingMemoryTest, LongestTagFitsWithoutATerminator) {
+TEST_F(RingMemoryTest, LongestTagFitsWithoutATerminator) {
   const std::string tag(kMaxTagBytes, 'x');
   const std::unique_ptr<RingMemory> ring = MakeRing(tag);
   const auto attached =
@@ -107,10 +118,9 @@ TEST(RingMemoryTest, LongestTagFitsWithoutATerminator) {
   EXPECT_TRUE(attached.ok()) << attached.status().message();
 }
 
-TEST(RingMemoryTest, BothDescriptorsCarryTheirSealsSizeModeAndCloseOnExec) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
+TEST_F(RingMemoryTest, BothDescriptorsCarryTheirSealsSizeModeAndCloseOnExec) {
   const std::array<std::pair<int, int>, 2> expected{
-      {{ring->table_fd(), kTableSeals}, {ring->cursors_fd(), kCursorSeals}}};
+      {{ring_->table_fd(), kTableSeals}, {ring_->cursors_fd(), kCursorSeals}}};
   for (const auto& [fd, seals] : expected) {
     EXPECT_EQ(::fcntl(fd, F_GET_SEALS) & ~kSealExec, seals);
     struct stat info {};
@@ -121,9 +131,8 @@ TEST(RingMemoryTest, BothDescriptorsCarryTheirSealsSizeModeAndCloseOnExec) {
   }
 }
 
-TEST(RingMemoryTest, NoClientCanMapTheTableWritable) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  const int fd = ring->table_fd();
+TEST_F(RingMemoryTest, NoClientCanMapTheTableWritable) {
+  const int fd = ring_->table_fd();
   EXPECT_EQ(::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
   EXPECT_EQ(errno, EPERM);
   void* pages = ::mmap(nullptr, kTableBytes, PROT_READ, MAP_SHARED, fd, 0);
@@ -133,19 +142,18 @@ TEST(RingMemoryTest, NoClientCanMapTheTableWritable) {
   ::munmap(pages, kTableBytes);
 }
 
-TEST(RingMemoryTest, NoClientCanWriteTheTableThroughItsDescriptor) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
+TEST_F(RingMemoryTest, NoClientCanWriteTheTableThroughItsDescriptor) {
   const char byte = 'x';
-  EXPECT_EQ(::pwrite(ring->table_fd(), &byte, 1, 0), -1);
+  EXPECT_EQ(::pwrite(ring_->table_fd(), &byte, 1, 0), -1);
   EXPECT_EQ(errno, EPERM);
-  EXPECT_EQ(::fallocate(ring->table_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
+  EXPECT_EQ(::fallocate(ring_->table_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
+            -1);
   EXPECT_EQ(errno, EPERM);
-  EXPECT_EQ(ring->table().header.magic, kTableMagic);
+  EXPECT_EQ(ring_->table().header.magic, kTableMagic);
 }
 
-TEST(RingMemoryTest, NoClientCanResizeEitherFileOrChangeItsSeals) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  for (const int fd : {ring->table_fd(), ring->cursors_fd()}) {
+TEST_F(RingMemoryTest, NoClientCanResizeEitherFileOrChangeItsSeals) {
+  for (const int fd : {ring_->table_fd(), ring_->cursors_fd()}) {
     for (const off_t size : {0, 1, 4095, 4097, 8192}) {
       EXPECT_EQ(::ftruncate(fd, size), -1) << size;
       EXPECT_EQ(errno, EPERM);
@@ -157,9 +165,8 @@ TEST(RingMemoryTest, NoClientCanResizeEitherFileOrChangeItsSeals) {
   }
 }
 
-TEST(RingMemoryTest, ReopeningTheTableThroughProcGivesNoWayToWrite) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  const std::string path = "/proc/self/fd/" + std::to_string(ring->table_fd());
+TEST_F(RingMemoryTest, ReopeningTheTableThroughProcGivesNoWayToWrite) {
+  const std::string path = "/proc/self/fd/" + std::to_string(ring_->table_fd());
   // The owner (and root) may open it again, but the seal still holds.
   const ScopedFd again(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_TRUE(again.valid());
@@ -169,14 +176,13 @@ TEST(RingMemoryTest, ReopeningTheTableThroughProcGivesNoWayToWrite) {
   const char byte = 'x';
   EXPECT_EQ(::pwrite(again.get(), &byte, 1, 0), -1);
   EXPECT_EQ(::open(path.c_str(), O_RDWR | O_TRUNC | O_CLOEXEC), -1);
-  EXPECT_EQ(ring->table().header.magic, kTableMagic);
+  EXPECT_EQ(ring_->table().header.magic, kTableMagic);
 }
 
-TEST(RingMemoryTest, HolderOfAReadOnlyDescriptorCannotReopenItForWriting) {
+TEST_F(RingMemoryTest, HolderOfAReadOnlyDescriptorCannotReopenItForWriting) {
   // Only root can act as another user; for the owner the mode check above has to do.
   const bool is_root = ::geteuid() == 0;
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  for (const int fd : {ring->table_fd(), ring->cursors_fd()}) {
+  for (const int fd : {ring_->table_fd(), ring_->cursors_fd()}) {
     const ScopedFd read_only(
         ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDONLY | O_CLOEXEC));
     ASSERT_TRUE(read_only.valid());
@@ -192,65 +198,53 @@ TEST(RingMemoryTest, HolderOfAReadOnlyDescriptorCannotReopenItForWriting) {
       const int reopened = ::open(path.c_str(), O_RDWR);
       ::_exit(reopened < 0 && errno == EACCES ? 0 : 1);
     }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), 0);
+    EXPECT_EQ(harness::ExitOf(child), 0);
   }
 }
 
-TEST(RingMemoryTest, AttachedClaimerSharesTheCreatorsRing) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  auto attached =
-      RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
+TEST_F(RingMemoryTest, AttachedClaimerSharesTheCreatorsRing) {
+  auto attached = Attach();
   ASSERT_TRUE(attached.ok()) << attached.status().message();
   EXPECT_EQ(attached.value()->ring_id(), kRingId);
   EXPECT_EQ(attached.value()->table_fd(), -1) << "a mapping needs no descriptor";
-  RingWriter writer(ring->writable_table(), ring->cursors());
+  RingWriter writer(ring_->writable_table(), ring_->cursors());
   writer.Publish({1, 101}, 0, kNoMark);
   OwnViewClaimer claimer(attached.value()->table(), attached.value()->cursors());
   EXPECT_EQ(claimer.Claim(10).ids, (IdRange{1, 11}));
   EXPECT_EQ(writer.Available(), 90U);
 }
 
-TEST(RingMemoryTest, AnotherProcessSharesTheRing) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  RingWriter writer(ring->writable_table(), ring->cursors());
+TEST_F(RingMemoryTest, AnotherProcessSharesTheRing) {
+  RingWriter writer(ring_->writable_table(), ring_->cursors());
   writer.Publish({1, 101}, 0, kNoMark);
   const pid_t child = ::fork();
   if (child == 0) {
-    auto attached =
-        RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
+    auto attached = Attach();
     if (!attached.ok()) ::_exit(2);
     OwnViewClaimer claimer(attached.value()->table(), attached.value()->cursors());
     ::_exit(claimer.Claim(10).ids == IdRange{1, 11} ? 0 : 1);
   }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(harness::ExitOf(child), 0);
   EXPECT_EQ(writer.Claim(1).ids, (IdRange{11, 12}));
 }
 
-TEST(RingMemoryTest, MappingOutlivesTheCreator) {
-  std::unique_ptr<RingMemory> ring = MakeRing();
-  RingWriter(ring->writable_table(), ring->cursors()).Publish({1, 101}, 0, kNoMark);
-  auto attached =
-      RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
+TEST_F(RingMemoryTest, MappingOutlivesTheCreator) {
+  RingWriter(ring_->writable_table(), ring_->cursors()).Publish({1, 101}, 0, kNoMark);
+  auto attached = Attach();
   ASSERT_TRUE(attached.ok());
-  ring.reset();
+  ring_.reset();
   OwnViewClaimer claimer(attached.value()->table(), attached.value()->cursors());
   EXPECT_EQ(claimer.Claim(100).ids, (IdRange{1, 101}));
 }
 
-TEST(RingMemoryTest, ObserverSeesTheTableAlone) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  RingWriter(ring->writable_table(), ring->cursors()).Publish({7, 9}, 0, kNoMark);
-  const auto observer = RingMemory::AttachTable(Duplicate(ring->table_fd()), "orders");
+TEST_F(RingMemoryTest, ObserverSeesTheTableAlone) {
+  RingWriter(ring_->writable_table(), ring_->cursors()).Publish({7, 9}, 0, kNoMark);
+  const auto observer = RingMemory::AttachTable(Duplicate(ring_->table_fd()), "orders");
   ASSERT_TRUE(observer.ok()) << observer.status().message();
   EXPECT_EQ(observer.value()->table().slots[1].base, 7U);
 }
 
-TEST(RingMemoryTest, NothingLeaksOverManyRings) {
+TEST_F(RingMemoryTest, NothingLeaksOverManyRings) {
   const auto open_files = [] {
     const std::filesystem::directory_iterator all("/proc/self/fd");
     return std::distance(begin(all), end(all));
@@ -268,76 +262,72 @@ TEST(RingMemoryTest, NothingLeaksOverManyRings) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST(RingMemoryTest, AttachRefusesWhatIsNoMemfd) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
+TEST_F(RingMemoryTest, AttachRefusesWhatIsNoMemfd) {
   const ScopedFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const ScopedFd read_end(ends[0]);
   const ScopedFd write_end(ends[1]);
   for (const ScopedFd* fd : {&null, &read_end}) {
-    ExpectRefused(RingMemory::Attach(*fd, Duplicate(ring->cursors_fd()), "orders").status(),
+    ExpectRefused(RingMemory::Attach(*fd, Duplicate(ring_->cursors_fd()), "orders").status(),
                   AttachOutcome::kNotMemfd, "table");
-    ExpectRefused(RingMemory::Attach(Duplicate(ring->table_fd()), *fd, "orders").status(),
+    ExpectRefused(RingMemory::Attach(Duplicate(ring_->table_fd()), *fd, "orders").status(),
                   AttachOutcome::kNotMemfd, "cursors");
   }
   ExpectRefused(RingMemory::Attach(ScopedFd(), ScopedFd(), "orders").status(),
                 AttachOutcome::kNotMemfd, "table");
 }
 
-TEST(RingMemoryTest, AttachRefusesATableWithOtherSeals) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
+TEST_F(RingMemoryTest, AttachRefusesATableWithOtherSeals) {
   const Image image = GoodImage();
   for (const int seals : {0, kTableSeals & ~F_SEAL_SHRINK, kTableSeals & ~F_SEAL_GROW,
                           kTableSeals & ~F_SEAL_FUTURE_WRITE, kTableSeals & ~F_SEAL_SEAL,
                           kTableSeals | F_SEAL_WRITE, kCursorSeals}) {
     const ScopedFd table = MakeMemfd(image.data(), image.size(), kTableBytes, seals);
-    ExpectRefused(RingMemory::Attach(table, Duplicate(ring->cursors_fd()), "orders").status(),
+    ExpectRefused(RingMemory::Attach(table, Duplicate(ring_->cursors_fd()), "orders").status(),
                   AttachOutcome::kWrongSeals, "table");
   }
 }
 
-TEST(RingMemoryTest, AttachRefusesCursorsWithOtherSeals) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
+TEST_F(RingMemoryTest, AttachRefusesCursorsWithOtherSeals) {
   for (const int seals : {0, kCursorSeals & ~F_SEAL_SHRINK, kCursorSeals & ~F_SEAL_GROW,
                           kCursorSeals & ~F_SEAL_SEAL, kTableSeals, kCursorSeals | F_SEAL_WRITE}) {
     const ScopedFd cursors = MakeMemfd("", 1, kCursorsBytes, seals);
-    ExpectRefused(RingMemory::Attach(Duplicate(ring->table_fd()), cursors, "orders").status(),
+    ExpectRefused(RingMemory::Attach(Duplicate(ring_->table_fd()), cursors, "orders").status(),
                   AttachOutcome::kWrongSeals, "cursors");
   }
 }
 
-TEST(RingMemoryTest, AttachRefusesOtherSizes) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
+TEST_F(RingMemoryTest, AttachRefusesOtherSizes) {
   const Image image = GoodImage();
   for (const std::size_t size : {0U, 1U, 2048U, 4095U, 4097U, 8192U}) {
     const ScopedFd table = MakeMemfd(image.data(), std::min(size, image.size()), size, kTableSeals);
-    ExpectRefused(RingMemory::Attach(table, Duplicate(ring->cursors_fd()), "orders").status(),
+    ExpectRefused(RingMemory::Attach(table, Duplicate(ring_->cursors_fd()), "orders").status(),
                   AttachOutcome::kWrongSize, "table");
     const ScopedFd cursors = MakeMemfd("", 0, size, kCursorSeals);
-    ExpectRefused(RingMemory::Attach(Duplicate(ring->table_fd()), cursors, "orders").status(),
+    ExpectRefused(RingMemory::Attach(Duplicate(ring_->table_fd()), cursors, "orders").status(),
                   AttachOutcome::kWrongSize, "cursors");
   }
 }
 
-TEST(RingMemoryTest, GoodImageIsAccepted) {
+TEST_F(RingMemoryTest, GoodImageIsAccepted) {
   EXPECT_TRUE(AttachImage(GoodImage()).ok()) << "otherwise the refusals below would prove nothing";
 }
 
-TEST(RingMemoryTest, AttachRefusesAnotherMagic) {
+TEST_F(RingMemoryTest, AttachRefusesAnotherMagic) {
   Image image = GoodImage();
   image[offsetof(TableHeader, magic)] ^= 1;
   ExpectRefused(AttachImage(image), AttachOutcome::kBadMagic, "table");
   ExpectRefused(AttachImage(Image{}), AttachOutcome::kBadMagic, "table");
 }
 
-TEST(RingMemoryTest, AttachRefusesATableThatIsNotWhole) {
+TEST_F(RingMemoryTest, AttachRefusesATableThatIsNotWhole) {
   Image image = GoodImage();
   Put(image, offsetof(TableHeader, abi_version), 0);
   ExpectRefused(AttachImage(image), AttachOutcome::kNotReady, "table");
 }
 
-TEST(RingMemoryTest, AttachRefusesAnotherMajorVersionAndNamesBoth) {
+TEST_F(RingMemoryTest, AttachRefusesAnotherMajorVersionAndNamesBoth) {
   for (const std::uint32_t major : {kAbiMajor + 1, kAbiMajor - 1, 0xffffU}) {
     Image image = GoodImage();
     Put(image, offsetof(TableHeader, abi_version), (major << 16) | 7);
@@ -351,13 +341,13 @@ TEST(RingMemoryTest, AttachRefusesAnotherMajorVersionAndNamesBoth) {
   }
 }
 
-TEST(RingMemoryTest, AttachAcceptsANewerMinorVersion) {
+TEST_F(RingMemoryTest, AttachAcceptsANewerMinorVersion) {
   Image image = GoodImage();
   Put(image, offsetof(TableHeader, abi_version), kAbiVersion + 3);
   EXPECT_TRUE(AttachImage(image).ok());
 }
 
-TEST(RingMemoryTest, AttachRefusesAnotherGeometry) {
+TEST_F(RingMemoryTest, AttachRefusesAnotherGeometry) {
   for (const std::size_t offset :
        {offsetof(TableHeader, table_bytes), offsetof(TableHeader, cursors_bytes),
         offsetof(TableHeader, slot_count), offsetof(TableHeader, slots_offset_bytes),
@@ -371,7 +361,7 @@ TEST(RingMemoryTest, AttachRefusesAnotherGeometry) {
   }
 }
 
-TEST(RingMemoryTest, AttachRefusesAnotherTag) {
+TEST_F(RingMemoryTest, AttachRefusesAnotherTag) {
   EXPECT_TRUE(AttachImage(GoodImage(), "orders").ok());
   for (const char* tag : {"order", "orderss", "Orders", "", "x"}) {
     ExpectRefused(AttachImage(GoodImage(), tag), AttachOutcome::kBadTag, "table");
@@ -383,7 +373,7 @@ TEST(RingMemoryTest, AttachRefusesAnotherTag) {
   }
 }
 
-TEST(RingMemoryTest, AttachRefusesAModeOrOrderThatItCannotClaimFrom) {
+TEST_F(RingMemoryTest, AttachRefusesAModeOrOrderThatItCannotClaimFrom) {
   for (const std::uint32_t value : {0U, 2U, 3U, 0xffffffffU}) {
     Image image = GoodImage();
     Put(image, offsetof(TableHeader, mode), value);
@@ -404,7 +394,7 @@ TEST(RingMemoryTest, AttachRefusesAModeOrOrderThatItCannotClaimFrom) {
   ExpectRefused(AttachImage(image), AttachOutcome::kUnsupportedMode, "table");
 }
 
-TEST(RingMemoryTest, EveryOutcomeHasItsOwnName) {
+TEST_F(RingMemoryTest, EveryOutcomeHasItsOwnName) {
   std::set<std::string> names;
   for (int i = 0; i <= static_cast<int>(AttachOutcome::kUnsupportedMode); ++i) {
     names.insert(AttachOutcomeName(static_cast<AttachOutcome>(i)));
@@ -414,19 +404,16 @@ TEST(RingMemoryTest, EveryOutcomeHasItsOwnName) {
   EXPECT_STREQ(AttachOutcomeName(static_cast<AttachOutcome>(99)), "unknown outcome");
 }
 
-TEST(RingMemoryDeathTest, ClaimersPagesOfTheTableAreReadOnly) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  const auto attached =
-      RingMemory::Attach(Duplicate(ring->table_fd()), Duplicate(ring->cursors_fd()), "orders");
+TEST_F(RingMemoryDeathTest, ClaimersPagesOfTheTableAreReadOnly) {
+  const auto attached = Attach();
   ASSERT_TRUE(attached.ok());
   // const_cast: a malicious client would do it too.
   auto& table = const_cast<Table&>(attached.value()->table());
   EXPECT_DEATH(table.slots[1].limit = 5, "");
 }
 
-TEST(RingMemoryDeathTest, MisuseEndsTheProcess) {
-  const std::unique_ptr<RingMemory> ring = MakeRing();
-  const auto observer = RingMemory::AttachTable(Duplicate(ring->table_fd()), "orders");
+TEST_F(RingMemoryDeathTest, MisuseEndsTheProcess) {
+  const auto observer = RingMemory::AttachTable(Duplicate(ring_->table_fd()), "orders");
   ASSERT_TRUE(observer.ok());
   EXPECT_DEATH(static_cast<void>(observer.value()->cursors()), "check failed");
   EXPECT_DEATH(static_cast<void>(observer.value()->writable_table()), "check failed");

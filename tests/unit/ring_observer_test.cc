@@ -34,12 +34,16 @@ RingView Look(const TestRing& ring) {
   return view;
 }
 
-TEST(RingObserverTest, RingWithoutNumbersShowsItsSegments) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.Publish(100, 200, 20);
-  ASSERT_EQ(ring.writer.Claim(4).ids.size(), 4U);
-  const RingView view = Look(ring);
+class RingObserverTest : public ::testing::Test {
+ protected:
+  TestRing ring_;
+};
+
+TEST_F(RingObserverTest, RingWithoutNumbersShowsItsSegments) {
+  ring_.Publish(1, 11);
+  ring_.Publish(100, 200, 20);
+  ASSERT_EQ(ring_.writer.Claim(4).ids.size(), 4U);
+  const RingView view = Look(ring_);
   EXPECT_FALSE(view.has_numbers);
   EXPECT_EQ(view.claimed, 24U);
   EXPECT_EQ(view.available, 86U);
@@ -47,15 +51,13 @@ TEST(RingObserverTest, RingWithoutNumbersShowsItsSegments) {
   EXPECT_FALSE(view.is_over);
 }
 
-TEST(RingObserverTest, EmptyRingIsDryAndNotOver) {
-  const TestRing ring;
-  const RingView view = Look(ring);
+TEST_F(RingObserverTest, EmptyRingIsDryAndNotOver) {
+  const RingView view = Look(ring_);
   EXPECT_EQ(view.available, 0U);
   EXPECT_FALSE(view.is_over);
 }
 
-TEST(RingObserverTest, NumbersAreReadAsPublished) {
-  TestRing ring;
+TEST_F(RingObserverTest, NumbersAreReadAsPublished) {
   const TagNumbers told{.written_at_ns = 1,
                         .claimed_before = 2,
                         .leases = 4,
@@ -67,90 +69,84 @@ TEST(RingObserverTest, NumbersAreReadAsPublished) {
                         .quarantined_until_ns = 10,
                         .promised_ids = 11,
                         .condition = TagCondition::kDrained};
-  ring.writer.PublishStats(told);
+  ring_.writer.PublishStats(told);
   TagNumbers expected = told;
   expected.counted_from = 1;
-  const RingView view = Look(ring);
+  const RingView view = Look(ring_);
   EXPECT_TRUE(view.has_numbers);
   EXPECT_EQ(view.numbers, expected);
   EXPECT_EQ(view.claimed, 2U);
 }
 
-TEST(RingObserverTest, ClaimsStayTheSameWhenASegmentLeavesTheRing) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.Publish(100, 200);
-  ring.writer.PublishStats({.claimed_before = 1000});
-  ASSERT_EQ(ring.writer.Claim(10).ids.size(), 10U);
-  EXPECT_EQ(Look(ring).claimed, 1010U);
-  ASSERT_EQ(ring.writer.RetireExhausted().size(), 1U);
-  EXPECT_EQ(Look(ring).claimed, 1010U) << "between its end and the next numbers";
-  ring.writer.PublishStats({.claimed_before = 1010});
-  EXPECT_EQ(Look(ring).claimed, 1010U);
-  EXPECT_EQ(Look(ring).available, 100U);
+TEST_F(RingObserverTest, ClaimsStayTheSameWhenASegmentLeavesTheRing) {
+  ring_.Publish(1, 11);
+  ring_.Publish(100, 200);
+  ring_.writer.PublishStats({.claimed_before = 1000});
+  ASSERT_EQ(ring_.writer.Claim(10).ids.size(), 10U);
+  EXPECT_EQ(Look(ring_).claimed, 1010U);
+  ASSERT_EQ(ring_.writer.RetireExhausted().size(), 1U);
+  EXPECT_EQ(Look(ring_).claimed, 1010U) << "between its end and the next numbers";
+  ring_.writer.PublishStats({.claimed_before = 1010});
+  EXPECT_EQ(Look(ring_).claimed, 1010U);
+  EXPECT_EQ(Look(ring_).available, 100U);
 }
 
-TEST(RingObserverTest, DrainedRingShowsItsClaimsAndIsOver) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.writer.PublishStats({.claimed_before = 7});
-  ASSERT_EQ(ring.writer.Claim(3).ids.size(), 3U);
-  ring.writer.SetState(RingState::kRetired);
-  ASSERT_EQ(ring.writer.DrainAll().size(), 1U);
-  const RingView view = Look(ring);
+TEST_F(RingObserverTest, DrainedRingShowsItsClaimsAndIsOver) {
+  ring_.Publish(1, 11);
+  ring_.writer.PublishStats({.claimed_before = 7});
+  ASSERT_EQ(ring_.writer.Claim(3).ids.size(), 3U);
+  ring_.writer.SetState(RingState::kRetired);
+  ASSERT_EQ(ring_.writer.DrainAll().size(), 1U);
+  const RingView view = Look(ring_);
   EXPECT_TRUE(view.is_over);
   EXPECT_EQ(view.claimed, 10U);
   EXPECT_EQ(view.available, 0U);
 }
 
-TEST(RingObserverTest, CursorClosedByALaterDaemonIsNoClaim) {
-  TestRing ring;
-  ring.Publish(1, 11);
-  ring.cursor(1) += 4 + kClosingStep;
-  const RingView view = Look(ring);
+TEST_F(RingObserverTest, CursorClosedByALaterDaemonIsNoClaim) {
+  ring_.Publish(1, 11);
+  ring_.cursor(1) += 4 + kClosingStep;
+  const RingView view = Look(ring_);
   EXPECT_EQ(view.claimed, 4U);
   EXPECT_EQ(view.available, 0U);
   EXPECT_TRUE(view.is_over);
 }
 
-TEST(RingObserverTest, QuarantinedRingKeepsItsLastClaims) {
-  TestRing ring;
-  ring.Publish(100, 200);
-  ASSERT_EQ(ring.writer.Claim(30).ids.size(), 30U);
-  RingView view = Look(ring);
-  ring.cursor(1) = 5;
-  ring.writer.SetState(RingState::kQuarantined);
-  ASSERT_EQ(ring.writer.DrainAll().size(), 1U);
-  ASSERT_TRUE(ring.writer.forged());
-  ring.table.live.head_segment = 1;  // as an observer that looks before the head moves
-  EXPECT_TRUE(ReadRing(ring.table, ring.cursors, view));
+TEST_F(RingObserverTest, QuarantinedRingKeepsItsLastClaims) {
+  ring_.Publish(100, 200);
+  ASSERT_EQ(ring_.writer.Claim(30).ids.size(), 30U);
+  RingView view = Look(ring_);
+  ring_.cursor(1) = 5;
+  ring_.writer.SetState(RingState::kQuarantined);
+  ASSERT_EQ(ring_.writer.DrainAll().size(), 1U);
+  ASSERT_TRUE(ring_.writer.forged());
+  ring_.table.live.head_segment = 1;  // as an observer that looks before the head moves
+  EXPECT_TRUE(ReadRing(ring_.table, ring_.cursors, view));
   EXPECT_EQ(view.state, RingState::kQuarantined);
   EXPECT_TRUE(view.is_over);
   EXPECT_EQ(view.claimed, 30U);
   EXPECT_EQ(view.available, 0U);
 }
 
-TEST(RingObserverTest, ForgedCursorsStayWithinTheSegment) {
-  TestRing ring;
-  ring.Publish(100, 200);
-  ring.cursor(1) = 3;
-  EXPECT_EQ(Look(ring).claimed, 0U);
-  ring.cursor(1) = 5000;
-  EXPECT_EQ(Look(ring).claimed, 100U);
-  EXPECT_EQ(Look(ring).available, 0U);
+TEST_F(RingObserverTest, ForgedCursorsStayWithinTheSegment) {
+  ring_.Publish(100, 200);
+  ring_.cursor(1) = 3;
+  EXPECT_EQ(Look(ring_).claimed, 0U);
+  ring_.cursor(1) = 5000;
+  EXPECT_EQ(Look(ring_).claimed, 100U);
+  EXPECT_EQ(Look(ring_).available, 0U);
 }
 
-TEST(RingObserverTest, HalfWrittenNumbersAreNotShown) {
-  TestRing ring;
-  ring.writer.PublishStats({.leases = 3});
-  RingView view = Look(ring);
-  ring.table.stats.version += 1;  // as if a daemon was killed after T1
-  ring.table.stats.leases = 99;
-  EXPECT_FALSE(ReadRing(ring.table, ring.cursors, view));
+TEST_F(RingObserverTest, HalfWrittenNumbersAreNotShown) {
+  ring_.writer.PublishStats({.leases = 3});
+  RingView view = Look(ring_);
+  ring_.table.stats.version += 1;  // as if a daemon was killed after T1
+  ring_.table.stats.leases = 99;
+  EXPECT_FALSE(ReadRing(ring_.table, ring_.cursors, view));
   EXPECT_EQ(view.numbers.leases, 3U) << "the last good ones";
 }
 
-TEST(RingObserverTest, GarbageIsBoundedAndEnds) {
+TEST_F(RingObserverTest, GarbageIsBoundedAndEnds) {
   std::mt19937_64 random(20240607);  // NOLINT(cert-msc51-cpp): the same garbage every time
   const auto table = std::make_unique<Table>();
   const auto cursors = std::make_unique<Cursors>();
@@ -173,23 +169,22 @@ TEST(RingObserverTest, GarbageIsBoundedAndEnds) {
 // One thread writes as the daemon does, another looks: a look never mixes two writes, and claims
 // never go back. The writer waits for a look now and then, because on a busy machine it could
 // otherwise finish before the other thread starts.
-TEST(RingObserverTest, LooksBesideTheDaemonAreConsistent) {
+TEST_F(RingObserverTest, LooksBesideTheDaemonAreConsistent) {
   constexpr std::uint64_t kRounds = 20'000;
   constexpr std::uint64_t kRoundsBetweenWaits = kRounds / 10;
-  TestRing ring;
-  ring.writer.PublishStats({.leases = 0, .fallbacks = 0, .step = 0});
+  ring_.writer.PublishStats({.leases = 0, .fallbacks = 0, .step = 0});
   std::atomic<bool> is_done = false;
   std::atomic<bool> has_failed = false;
   std::atomic<std::uint64_t> looks = 0;
   std::thread daemon([&] {
     std::uint64_t claimed = 0;
     for (std::uint64_t round = 1; round <= kRounds && !has_failed; ++round) {
-      ring.Publish(round * 100, round * 100 + 10);
-      claimed += ring.writer.Claim(10).ids.size();
-      static_cast<void>(ring.writer.RetireExhausted());
-      ring.writer.PublishStats(
+      ring_.Publish(round * 100, round * 100 + 10);
+      claimed += ring_.writer.Claim(10).ids.size();
+      static_cast<void>(ring_.writer.RetireExhausted());
+      ring_.writer.PublishStats(
           {.claimed_before = claimed, .leases = round, .fallbacks = round, .step = 1});
-      if (round % 64 == 0) ring.writer.ClearOldEnds();
+      if (round % 64 == 0) ring_.writer.ClearOldEnds();
       if (round % kRoundsBetweenWaits != 0) continue;
       const std::uint64_t before = looks;
       while (looks == before && !has_failed) std::this_thread::yield();
@@ -199,7 +194,7 @@ TEST(RingObserverTest, LooksBesideTheDaemonAreConsistent) {
   RingView view;
   std::uint64_t last_claimed = 0;
   while (!is_done) {
-    looks += ReadRing(ring.table, ring.cursors, view) ? 1U : 0U;
+    looks += ReadRing(ring_.table, ring_.cursors, view) ? 1U : 0U;
     EXPECT_EQ(view.numbers.leases, view.numbers.fallbacks);
     EXPECT_GE(view.claimed, last_claimed);
     EXPECT_LE(view.claimed, kRounds * 10);
@@ -207,10 +202,10 @@ TEST(RingObserverTest, LooksBesideTheDaemonAreConsistent) {
     last_claimed = view.claimed;
   }
   daemon.join();
-  EXPECT_EQ(Look(ring).claimed, kRounds * 10);
+  EXPECT_EQ(Look(ring_).claimed, kRounds * 10);
 }
 
-TEST(RingObserverTest, AttachedObserverSeesTheRingThroughAReadOnlyDescriptor) {
+TEST_F(RingObserverTest, AttachedObserverSeesTheRingThroughAReadOnlyDescriptor) {
   auto memory = RingMemory::Create({.tag = "orders", .ring_id = 77});
   ASSERT_TRUE(memory.ok());
   RingWriter writer(memory.value()->writable_table(), memory.value()->cursors());
@@ -229,7 +224,7 @@ TEST(RingObserverTest, AttachedObserverSeesTheRingThroughAReadOnlyDescriptor) {
   EXPECT_FALSE(RingObserver::Attach(cursors_fd.value(), table_fd, "orders").ok());
 }
 
-TEST(RingObserverTest, NothingCanBeWrittenThroughAnObserversDescriptor) {
+TEST_F(RingObserverTest, NothingCanBeWrittenThroughAnObserversDescriptor) {
   auto memory = RingMemory::Create({.tag = "orders", .ring_id = 77});
   ASSERT_TRUE(memory.ok());
   Result<ScopedFd> opened = OpenForReading(memory.value()->cursors_fd());

@@ -23,6 +23,7 @@
 
 #include "sqlite_test_support.h"
 #include "store/sqlite/sqlite_store.h"
+#include "support/child_exit.h"
 
 namespace idd::daemon {
 namespace {
@@ -80,8 +81,7 @@ class TakeBackCrashTest : public CrashPointTest {};
 
 TEST_P(TakeBackCrashTest, LeavesTheRangeListedOrLeased) {
   {
-    const auto a = OpenWithOrders("a");
-    Take(*a, Request(1));
+    const auto a = OpenWithLease("a");
     Take(*OpenStore("b"), Request(2));
     Return(*a, 1, 400, ReturnOutcome::kListed);
   }
@@ -152,8 +152,7 @@ class CloseCrashTest : public CrashPointTest {};
 
 TEST_P(CloseCrashTest, ClosesAllLeasesOrNone) {
   {
-    const auto store = OpenWithOrders("a");
-    Take(*store, Request(1));
+    const auto store = OpenWithLease("a");
     Take(*store, Request(2));
   }
   DieAt([](SqliteStore& store) {
@@ -323,9 +322,7 @@ TEST_F(SqliteStoreCrashTest, ProcessesThatLeaseAndReturnNeverUseAnIdTwice) {
     const std::vector<IdRange> part = ReadReports(fd);
     used.insert(used.end(), part.begin(), part.end());
     ::close(fd);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    EXPECT_EQ(harness::ExitOf(child), 0);
   }
   EXPECT_EQ(used.size(), kWorkers * 100);
   ExpectDisjoint(used);

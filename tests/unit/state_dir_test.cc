@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "support/child_exit.h"
 #include "support/temp_dir.h"
 
 namespace idd::daemon {
@@ -66,9 +67,7 @@ TEST_F(StateDirTest, AnotherProcessIsRefused) {
   ASSERT_TRUE(lock.ok());
   const pid_t child = ::fork();
   if (child == 0) ::_exit(LockStateDir(state_).status().code() == Code::kUnavailable ? 0 : 1);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(harness::ExitOf(child), 0);
 }
 
 // Once the file was removed, a second idd started beside the first.

@@ -19,8 +19,7 @@ using std::chrono::milliseconds;
 TEST_F(TagServiceTest, TagClaimedOverTheSocketPassesItsRingToNoClient) {
   h_.store.AddTag("orders", 100);
   h_.store.SetAccess("orders", TagAccess::kSocket);
-  const Answer& attach = Attach("orders");
-  ASSERT_TRUE(Await(attach));
+  const Answer& attach = Awaited(Attach("orders"));
   h_.Settle();
   EXPECT_TRUE(attach.status.ok()) << attach.status.message();
   EXPECT_EQ(attach.attached.ring_id, 0U);
@@ -182,8 +181,7 @@ TEST_F(TagServiceTest, WaiterForTheRingAfterAQuarantineLearnsOfIt) {
   h_.store.script.Hold("CloseLeases");  // and the lease after it
   client.memory->cursors().slots[1].next = 10;
   service_.Poll();
-  const Answer& answer = Claim("orders", 1, milliseconds(50));
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1, milliseconds(50)));
   EXPECT_EQ(answer.status.code(), Code::kTimeout);
   EXPECT_THAT(answer.status.message(),
               ::testing::ContainsRegex("its ring was quarantined [0-9]+ s ago"));

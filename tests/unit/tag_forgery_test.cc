@@ -51,8 +51,7 @@ TEST_F(TagServiceTest, GarbageInEveryCursorStopsNeitherTheTagNorAnother) {
   for (shm::Cursor& cursor : client.memory->cursors().slots) {
     cursor.next = std::numeric_limits<std::uint64_t>::max();
   }
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_EQ(answer.grant.ids, (IdRange{1100, 1101})) << answer.status.message();
   EXPECT_EQ(other.Claim(1), (IdRange{1, 2}));
 }
@@ -85,8 +84,7 @@ TEST_F(TagServiceTest, LeaseThatArrivesWhileNoRingCanBeMadeEndsNothing) {
     h_.store.script.Release();
     h_.Settle();
   });
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_TRUE(answer.status.ok()) << answer.status.message();
   EXPECT_GE(answer.grant.ids.first, 101U);
 }
@@ -97,8 +95,7 @@ TEST_F(TagServiceTest, RequestThatFindsACursorSetBackIsServedFromAFreshSegment) 
   Client& client = ClientOfNewTag("orders", 100);
   EXPECT_EQ(Granted("orders", 50).ids, (IdRange{1, 51}));
   client.memory->cursors().slots[1].next = 1;
-  const Answer& answer = Claim("orders", 50);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 50));
   ASSERT_TRUE(answer.status.ok()) << answer.status.message();
   EXPECT_GE(answer.grant.ids.first, 101U) << "ids of the forged ring";
   EXPECT_TRUE(answer.grant.attach_again);
@@ -112,8 +109,7 @@ TEST_F(TagServiceTest, RequestThatFindsOneOfTwoCursorsSetBackIsServedFromNeither
   ASSERT_GE(SnapshotOf("orders").leases.size(), 2U);
   const std::uint64_t reached = SnapshotOf("orders").leases.back().lease.ids.limit;
   client.memory->cursors().slots[2].next = 1;
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   ASSERT_TRUE(answer.status.ok()) << answer.status.message();
   EXPECT_GE(answer.grant.ids.first, reached);
 }

@@ -64,8 +64,7 @@ TEST_F(TagServiceTest, PollSeesToAWakeUpThatNeverCame) {
 
 TEST_F(TagServiceTest, MarkTakenByWaitersIsNoticedWithoutAWakeUp) {
   h_.store.AddTag("orders", 100);
-  const Answer& answer = Claim("orders", 50);
-  ASSERT_TRUE(Await(answer));
+  ASSERT_TRUE(Await(Claim("orders", 50)));
   h_.Settle();
   EXPECT_EQ(Leases(), 2);
 }
@@ -96,8 +95,7 @@ TEST_F(TagServiceTest, ChangeIsShownBeforeTheNextLease) {
 TEST_F(TagServiceTest, UnavailableStoreIsTriedAgainWhileWaitersWait) {
   h_.store.AddTag("orders", 10);
   h_.store.script.Fail("TakeLease", {Code::kUnavailable, "busy"}, 2);
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_TRUE(answer.status.ok()) << answer.status.message();
   EXPECT_EQ(Leases(), 3);
 }
@@ -115,8 +113,7 @@ TEST_F(TagServiceTest, UnavailableStoreAtTheLookUpIsTriedAgainWhileWaitersWait) 
 TEST_F(TagServiceTest, RefusalFailsTheWaitersAtOnceWithTheStoresSentence) {
   h_.store.AddTag("orders", 10);
   h_.store.script.Fail("TakeLease", {Code::kInvalid, "column step is 0"});
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_EQ(answer.status.code(), Code::kInvalid);
   EXPECT_EQ(answer.status.message(), "column step is 0");
   EXPECT_EQ(SnapshotOf("orders").last_error, "column step is 0");
@@ -130,11 +127,9 @@ TEST_F(TagServiceTest, RefusalFailsTheWaitersAtOnceWithTheStoresSentence) {
 
 TEST_F(TagServiceTest, LastIdsAreServedAndThenTheTagIsOutOfIds) {
   h_.store.AddTag("orders", 100, 1, 15);
-  const Answer& all = Claim("orders", 100);
-  ASSERT_TRUE(Await(all));
+  const Answer& all = Awaited(Claim("orders", 100));
   EXPECT_EQ(all.grant.ids, (IdRange{1, 16}));
-  const Answer& none = Claim("orders", 1);
-  ASSERT_TRUE(Await(none));
+  const Answer& none = Awaited(Claim("orders", 1));
   EXPECT_EQ(none.status.code(), Code::kOutOfIds);
 }
 
@@ -142,11 +137,9 @@ TEST_F(TagServiceTest, LastIdsAreServedAndThenTheTagIsOutOfIds) {
 TEST_F(TagServiceTest, EveryClaimOnAUsedUpTagGetsOutOfIds) {
   h_.store.AddTag("orders", 100, 1, 15);
   ASSERT_TRUE(Await(Claim("orders", 100)));
-  const Answer& first = Claim("orders", 1);
-  ASSERT_TRUE(Await(first));
+  const Answer& first = Awaited(Claim("orders", 1));
   ASSERT_EQ(first.status.code(), Code::kOutOfIds);
-  const Answer& second = Claim("orders", 1);
-  ASSERT_TRUE(Await(second));
+  const Answer& second = Awaited(Claim("orders", 1));
   EXPECT_EQ(second.status.code(), Code::kOutOfIds) << second.status.message();
 }
 
@@ -155,12 +148,10 @@ TEST_F(TagServiceTest, EveryClaimOnAUsedUpTagGetsOutOfIds) {
 TEST_F(TagServiceTest, ClaimAfterARefusalGetsWhatTheStoreSaysNow) {
   h_.store.AddTag("orders", 100, 1, 15);
   ASSERT_TRUE(Await(Claim("orders", 100)));
-  const Answer& before = Claim("orders", 1);
-  ASSERT_TRUE(Await(before));
+  const Answer& before = Awaited(Claim("orders", 1));
   ASSERT_EQ(before.status.code(), Code::kOutOfIds);
   h_.store.SetMaxId("orders", 100);
-  const Answer& after = Claim("orders", 1);
-  ASSERT_TRUE(Await(after));
+  const Answer& after = Awaited(Claim("orders", 1));
   EXPECT_EQ(after.grant.ids, (IdRange{16, 17})) << after.status.message();
 }
 
@@ -227,8 +218,7 @@ TEST_F(TagServiceTest, LeaseBelowTheFloorIsNeverPublished) {
   Client& client = ClientOfNewTag("orders", 10, 0, 1000);
   ASSERT_EQ(client.Claim(10), (IdRange{1000, 1010}));
   h_.store.LieOnce({1, 11});
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_EQ(answer.grant.ids, (IdRange{1010, 1011})) << answer.status.message();
   service_.Poll();  // journals the ends that wait for others
   h_.Settle();
@@ -270,8 +260,7 @@ TEST_F(TagServiceTest, MarkIsRaisedBeforeTheSegmentIsPublished) {
 TEST_F(TagServiceTest, LeaseWhoseMarkCannotBeKeptGoesBackWholeAndIsNeverServed) {
   h_.store.AddTag("orders", 10);
   h_.marks.script.Fail("Raise", {Code::kUnavailable, "state dir is full"});
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_TRUE(answer.status.ok()) << "the next try succeeds";
   const auto journal = h_.store.leases();
   ASSERT_EQ(journal.size(), 2U);
@@ -284,8 +273,7 @@ TEST_F(TagServiceTest, LeaseWhoseMarkCannotBeKeptGoesBackWholeAndIsNeverServed) 
 TEST_F(TagServiceTest, MarkThatCannotBeKeptIsTheWaitersReason) {
   h_.store.AddTag("orders", 10);
   h_.marks.script.Fail("Raise", {Code::kUnavailable, "state dir is full"}, 100);
-  const Answer& answer = Claim("orders", 1, milliseconds(1000));
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1, milliseconds(1000)));
   EXPECT_EQ(answer.status.code(), Code::kTimeout);
   EXPECT_NE(answer.status.message().find("state dir is full"), std::string::npos)
       << answer.status.message();
@@ -294,8 +282,7 @@ TEST_F(TagServiceTest, MarkThatCannotBeKeptIsTheWaitersReason) {
 TEST_F(TagServiceTest, NothingIsLeasedWhileTheMarkCannotBeRead) {
   h_.store.AddTag("orders", 10);
   h_.marks.script.Fail("Get", {Code::kUnavailable, "state dir is gone"});
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_TRUE(answer.status.ok());
   EXPECT_EQ(Leases(), 1) << "the first try ended before the store was asked";
 }
@@ -367,8 +354,7 @@ TEST_F(ReplacedStoreTest, RingGoesOnWhenItsTagIsNotInTheOtherDatabase) {
   RefillAndSettle("orders");
   EXPECT_EQ(client.claimer.state(), shm::RingState::kActive);
   EXPECT_EQ(client.Claim(5), (IdRange{6, 11}));
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_EQ(answer.status.code(), Code::kNoSuchTag);
   EXPECT_NE(answer.status.message().find("not the database"), std::string::npos)
       << answer.status.message();
@@ -381,14 +367,12 @@ TEST_F(ReplacedStoreTest, TagThatIsCreatedInTheOtherDatabaseIsRefusedNoLonger) {
   h_.store.RemoveTag("orders");
   h_.store.ForgetLeases();
   h_.store.Replace("fedcba9876543210");
-  const Answer& refused = Claim("orders", 1);
-  ASSERT_TRUE(Await(refused));
+  const Answer& refused = Awaited(Claim("orders", 1));
   ASSERT_EQ(refused.status.code(), Code::kNoSuchTag);
   h_.store.AddTag("orders", 10, 1000);
   service_.OnTagsCreated({"orders"});
   EXPECT_EQ(SnapshotOf("orders").last_error, "");
-  const Answer& next = Claim("orders", 1);
-  ASSERT_TRUE(Await(next));
+  const Answer& next = Awaited(Claim("orders", 1));
   EXPECT_TRUE(next.status.ok()) << next.status.message();
   EXPECT_EQ(next.grant.ids, (IdRange{1000, 1001}));
 }

@@ -31,8 +31,7 @@ class DrainTest : public TagServiceTest {
   }
 
   std::uint64_t ClaimOne(const std::string& tag) {
-    const Answer& answer = Claim(tag, 1);
-    EXPECT_TRUE(Await(answer));
+    const Answer& answer = Awaited(Claim(tag, 1));
     EXPECT_TRUE(answer.status.ok()) << answer.status.message();
     return answer.grant.ids.first;
   }
@@ -328,8 +327,7 @@ TEST_F(DrainTest, DeletedTagIsForgotten) {
   service_.OnTagDeleted("orders");
   EXPECT_FALSE(service_.drains().Has("orders"));
   EXPECT_EQ(client.state(), RingState::kRetired);
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_EQ(answer.status.code(), Code::kNoSuchTag);
   ASSERT_TRUE(h_.RunUntil([this] {
     service_.Poll();

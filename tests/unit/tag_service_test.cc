@@ -34,8 +34,7 @@ TEST_F(TagServiceTest, UnknownTagIsAnErrorAndIsForgotten) {
   EXPECT_EQ(Leases(), 0) << "never leased, never created";
   // Nothing of it was kept: a tag created meanwhile is found.
   h_.store.AddTag("nobody", 10);
-  const Answer& again = Attach("nobody");
-  ASSERT_TRUE(Await(again));
+  const Answer& again = Awaited(Attach("nobody"));
   EXPECT_TRUE(again.status.ok()) << again.status.message();
 }
 
@@ -60,8 +59,7 @@ TEST_F(TagServiceTest, RefillOfAnUnusedTagDoesNothing) {
 TEST_F(TagServiceTest, ShutdownIsDoneOnlyWhenEveryTagHasHandedBack) {
   h_.store.AddTag("a-used-up", 100, 101, 100);
   h_.store.AddTag("orders", 100);
-  const Answer& refused = Claim("a-used-up", 1);
-  ASSERT_TRUE(Await(refused));
+  const Answer& refused = Awaited(Claim("a-used-up", 1));
   EXPECT_EQ(refused.status.code(), Code::kOutOfIds);
   AttachedClient("orders");
   h_.store.script.Hold("ReturnTail");
@@ -221,8 +219,7 @@ TEST_F(TagServiceTest, DeletionByAnotherHostIsNoticedAtTheNextLease) {
   RefillAndSettle("orders");
   EXPECT_EQ(client.claimer.state(), shm::RingState::kRetired);
   EXPECT_TRUE(client.Claim(1).empty());
-  const Answer& answer = Claim("orders", 1);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1));
   EXPECT_EQ(answer.status.code(), Code::kNoSuchTag);
 }
 
@@ -346,11 +343,9 @@ TEST_F(TagServiceTest, ShutdownTriesAgainWhatAStoreThatFailedForAMomentDidNotTak
 
 TEST_F(TagServiceTest, ShutdownDoesNotWaitForAStoreThatIsKnownToBeDown) {
   h_.store.AddTag("orders", 10);
-  const Answer& served = Claim("orders", 4);
-  ASSERT_TRUE(Await(served));
+  ASSERT_TRUE(Await(Claim("orders", 4)));
   h_.store.script.FailAll({Code::kUnavailable, "gone"});
-  const Answer& refused = Attach("cities", std::chrono::milliseconds(1));
-  ASSERT_TRUE(Await(refused));
+  ASSERT_TRUE(Await(Attach("cities", std::chrono::milliseconds(1))));
   h_.Settle();
   Shutdown();
   h_.Settle();

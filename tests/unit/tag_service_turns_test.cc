@@ -75,8 +75,7 @@ class TagServiceTurnsTest : public TagServiceTest {
   // Each tag is served again, from the first id that nobody has claimed.
   void ExpectAllServed() {
     for (int i = 0; i < kTags; ++i) {
-      const Answer& answer = Claim(Name(i), 1);
-      ASSERT_TRUE(Await(answer));
+      const Answer& answer = Awaited(Claim(Name(i), 1));
       EXPECT_TRUE(answer.status.ok()) << answer.status.message();
       EXPECT_EQ(answer.grant.ids.first, 1U) << Name(i);
     }
@@ -178,8 +177,7 @@ TEST_F(TagServiceTurnsTest, TagThatIsAskedForIsResumedAtOnce) {
   ASSERT_TRUE(answer.done());
   ASSERT_TRUE(answer.status.ok()) << answer.status.message();
   EXPECT_EQ(clients_.back()->state(), RingState::kActive) << "a drained ring was handed out";
-  const Answer& claim = Claim(last, 1);
-  ASSERT_TRUE(Await(claim));
+  const Answer& claim = Awaited(Claim(last, 1));
   EXPECT_EQ(claim.grant.ids.first, 1U);
   Finish();
   EXPECT_EQ(clients_.back()->state(), RingState::kActive) << "its turn came a second time";
@@ -197,13 +195,11 @@ TEST_F(TagServiceTurnsTest, NewRingsWaitForEachOtherAndNobodyElseDoes) {
   }
   EXPECT_EQ(new_rings(), 1U);
   EXPECT_TRUE(attached[0]->done());
-  const Answer& late = Claim("new-2", 1, std::chrono::milliseconds(20));
-  ASSERT_TRUE(Await(late));
+  const Answer& late = Awaited(Claim("new-2", 1, std::chrono::milliseconds(20)));
   EXPECT_EQ(late.status.code(), Code::kTimeout);
   EXPECT_NE(late.status.message().find("service manager"), std::string::npos)
       << late.status.message();
-  const Answer& served = Claim(Name(0), 1);
-  ASSERT_TRUE(Await(served));
+  const Answer& served = Awaited(Claim(Name(0), 1));
   EXPECT_TRUE(served.status.ok()) << "its ring is there";
   for (std::size_t made = 1; made < attached.size(); ++made) {
     EXPECT_FALSE(attached[made]->done());

@@ -51,8 +51,7 @@ class SnowflakeTest : public TagServiceTest {
     return claim.ids.first;
   }
   std::uint64_t OneBySocket() {
-    const Answer& answer = Claim(kTag, 1);
-    EXPECT_TRUE(Await(answer));
+    const Answer& answer = Awaited(Claim(kTag, 1));
     EXPECT_TRUE(answer.status.ok()) << answer.status.message();
     return answer.grant.ids.first;
   }
@@ -86,8 +85,7 @@ TEST_F(SnowflakeTest, IdsHaveTheTimeOfTheClockAndTheWorkerId) {
 }
 
 TEST_F(SnowflakeTest, ClaimOverTheSocketGetsIdsOfOneTime) {
-  const Answer& answer = Claim(kTag, 10'000);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim(kTag, 10'000));
   EXPECT_EQ(answer.grant.ids.size(), 4096U);
 }
 
@@ -104,8 +102,7 @@ TEST_F(SnowflakeTest, BurstBorrowsMaxAheadAndThenWaitsForTheClock) {
     ASSERT_LE(TimeOf(claim.ids.first), kNow + layout_.max_ahead_ms);
   }
   EXPECT_EQ(ids, 4096U * 1001);
-  const Answer& late = Claim(kTag, 1, kShort);
-  ASSERT_TRUE(Await(late));
+  const Answer& late = Awaited(Claim(kTag, 1, kShort));
   EXPECT_EQ(late.status.code(), Code::kTimeout);
   EXPECT_THAT(late.status.message(), HasSubstr("1001 ms ahead of this host's clock"));
   EXPECT_THAT(late.status.message(), HasSubstr("4096 ids in 1 ms"));
@@ -125,8 +122,7 @@ TEST_F(SnowflakeTest, ClockThatIsSetBackALittleIsBorrowedFromAndFarBackIsWaitedF
   EXPECT_EQ(OneBySocket(), first + 2);
   clock_.Set(kNow - 3'600'000);
   EXPECT_TRUE(claimer.Claim(1).is_early);
-  const Answer& refused = Claim(kTag, 1, kShort);
-  ASSERT_TRUE(Await(refused));
+  const Answer& refused = Awaited(Claim(kTag, 1, kShort));
   EXPECT_THAT(refused.status.message(), HasSubstr("3600000 ms ahead of this host's clock"));
   const int leases = Leases();
   PollAndSettle();
@@ -233,8 +229,7 @@ TEST_F(SnowflakeTest, AllWorkerIdsInUseIsAnErrorWithTheTimeAtTheDeadline) {
   h_.store.AddSnowflake("narrow", narrow);
   h_.store.OwnWorker("narrow", 0, "other", At(kNow + 5000));
   h_.store.OwnWorker("narrow", 1, "other", At(kNow + 6000));
-  const Answer& refused = Claim("narrow", 1, std::chrono::milliseconds(300));
-  ASSERT_TRUE(Await(refused));
+  const Answer& refused = Awaited(Claim("narrow", 1, std::chrono::milliseconds(300)));
   EXPECT_EQ(refused.status.code(), Code::kTimeout);
   EXPECT_THAT(refused.status.message(), HasSubstr("all 2 worker ids are in use; the first is free "
                                                   "at 2027-01-15T08:00:05.000Z"));
@@ -270,16 +265,14 @@ TEST_F(SnowflakeTest, FirstLeaseFollowsAWorkerIdAtOnceAlsoIfItIsTheSameAgain) {
 
 TEST_F(SnowflakeTest, CounterIsNotServedAsATag) {
   OneBySocket();
-  const Answer& answer = Attach("flakes#0");
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Attach("flakes#0"));
   EXPECT_EQ(answer.status.code(), Code::kInvalid);
   EXPECT_THAT(answer.status.message(), HasSubstr("worker ids of snowflake tags"));
 }
 
 TEST_F(SnowflakeTest, AccessSocketGivesNoRing) {
   h_.store.SetAccess(kTag, TagAccess::kSocket);
-  const Answer& answer = Attach(kTag);
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Attach(kTag));
   EXPECT_EQ(answer.attached.ring_id, 0U);
   EXPECT_EQ(TimeOf(OneBySocket()), kNow);
 }
@@ -329,8 +322,7 @@ TEST_F(SnowflakeTest, RingsThatAreForgedAgainAndAgainCostFewWorkerIds) {
   EXPECT_EQ(h_.store.script.Count("TakeWorker"), 2) << "an honest client need not wait";
   forge();
   clock_.Advance(2000);
-  const Answer& waits = Claim(kTag, 1, std::chrono::milliseconds(300));
-  ASSERT_TRUE(Await(waits));
+  const Answer& waits = Awaited(Claim(kTag, 1, std::chrono::milliseconds(300)));
   EXPECT_EQ(waits.status.code(), Code::kTimeout);
   EXPECT_THAT(waits.status.message(), HasSubstr("quarantined"));
   EXPECT_EQ(h_.store.script.Count("TakeWorker"), 2);

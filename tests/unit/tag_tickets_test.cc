@@ -33,11 +33,9 @@ class TicketTest : public TagServiceTest {
 
 TEST_F(TicketTest, LeasesExactlyWhatIsClaimedAndHoldsNothing) {
   ASSERT_TRUE(Await(Attach("tickets"))) << "idd knows the mode from then on";
-  const Answer& one = Claim("tickets", 1);
-  ASSERT_TRUE(Await(one));
+  const Answer& one = Awaited(Claim("tickets", 1));
   EXPECT_EQ(one.grant.ids, (IdRange{1, 2}));
-  const Answer& three = Claim("tickets", 3);
-  ASSERT_TRUE(Await(three));
+  const Answer& three = Awaited(Claim("tickets", 3));
   EXPECT_EQ(three.grant.ids, (IdRange{2, 5}));
   EXPECT_EQ(h_.store.FindTag("tickets").value().next_id, 5U);
   const TagSnapshot snapshot = SnapshotOf("tickets");
@@ -48,8 +46,7 @@ TEST_F(TicketTest, LeasesExactlyWhatIsClaimedAndHoldsNothing) {
 }
 
 TEST_F(TicketTest, AttachGivesNoRing) {
-  const Answer& answer = Attach("tickets");
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Attach("tickets"));
   EXPECT_TRUE(answer.status.ok()) << answer.status.message();
   EXPECT_EQ(answer.attached.ring_id, 0U);
 }
@@ -83,17 +80,17 @@ TEST_F(TicketTest, ClaimGetsNoIdOfALeaseThatWasAskedForBeforeItCame) {
 }
 
 TEST_F(TicketTest, AreRefusedAtOnceWhileTheStoreIsDown) {
-  const Answer& first = Claim("tickets", 1);
-  ASSERT_TRUE(Await(first));
+  ASSERT_TRUE(Await(Claim("tickets", 1)));
   h_.store.script.Fail("TakeLeases", {Code::kUnavailable, "connection refused"}, 1000);
   for (int i = 0; i < 2; ++i) {
-    const Answer& answer = Claim("tickets", 1);
-    ASSERT_TRUE(h_.RunUntil([&] { return answer.done(); }));
+    const Answer& answer = Awaited(Claim("tickets", 1));
     EXPECT_EQ(answer.status.code(), Code::kUnavailable);
     EXPECT_THAT(answer.status.message(), HasSubstr("tickets"));
     EXPECT_THAT(answer.status.message(), HasSubstr("connection refused"));
   }
-  EXPECT_TRUE(Claim("tickets", 1).done()) << "without a wait";
+  const Answer& answer = Claim("tickets", 1);
+  EXPECT_TRUE(answer.done()) << "without a wait";
+  EXPECT_THAT(answer.status.message(), HasSubstr("each of its ids is a transaction at the store"));
 }
 
 TEST_F(TicketTest, ReturnedRangesAreNotUsed) {

@@ -99,8 +99,7 @@ TEST_F(TagServiceTest, TimeoutWhileTheStoreDoesNotAnswerSaysSo) {
   Client& client = ClientOfNewTag("orders", 10);
   h_.store.script.Hold("TakeLease");
   ASSERT_EQ(client.Claim(10).size(), 10U);
-  const Answer& answer = Claim("orders", 1, milliseconds(200));
-  ASSERT_TRUE(Await(answer));
+  const Answer& answer = Awaited(Claim("orders", 1, milliseconds(200)));
   EXPECT_EQ(answer.status.code(), Code::kTimeout);
   EXPECT_NE(answer.status.message().find("has not answered for"), std::string::npos)
       << answer.status.message();
@@ -119,8 +118,7 @@ TEST_F(TagServiceTest, ZeroTimeoutOnADryRingIsAnsweredAtOnce) {
 TEST_F(TagServiceTest, TimeoutWhileTheStoreIsDownSaysSoWithItsError) {
   h_.store.AddTag("orders", 10);
   h_.store.script.FailAll({Code::kUnavailable, "disk full"});
-  const Answer& attach = Attach("orders", milliseconds(1000));
-  ASSERT_TRUE(Await(attach));
+  const Answer& attach = Awaited(Attach("orders", milliseconds(1000)));
   EXPECT_EQ(attach.status.code(), Code::kTimeout);
   EXPECT_NE(attach.status.message().find("down"), std::string::npos) << attach.status.message();
   EXPECT_NE(attach.status.message().find("disk full"), std::string::npos);

@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "idd/wire/channel.h"
+#include "support/child_exit.h"
 #include "support/fake_daemon.h"
 #include "support/temp_dir.h"
 
@@ -133,9 +133,7 @@ TEST_F(ChannelTest, ListenerOfAStrangerIsRefusedUnlessTrusted) {
   EXPECT_EQ(stranger.code(), is_root ? Code::kDenied : Code::kOk) << stranger.message();
   EXPECT_TRUE(Channel::Connect(path, Later(), kStranger).ok());
   stop_write.reset();
-  int exit_status = 0;
-  ASSERT_EQ(::waitpid(child, &exit_status, 0), child);
-  EXPECT_EQ(exit_status, 0);
+  EXPECT_EQ(harness::ExitOf(child), 0);
 }
 
 TEST_F(ChannelTest, MessagesTravelBothWays) {

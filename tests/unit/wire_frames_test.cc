@@ -133,17 +133,18 @@ TEST(FrameTest, ReplyCarriesTheBitAndTheReason) {
   EXPECT_EQ(reason, "no ids");
 }
 
+Code ParsedAsClaimReply(FrameType type, bool is_reply, std::size_t bytes = sizeof(ClaimReply)) {
+  const Bytes message = BuildFrame(type, is_reply, 1, Bytes(bytes));
+  std::string reason;
+  return ParseReply<ClaimReply>(ParseFrame(message).value(), FrameType::kClaim, &reason)
+      .status()
+      .code();
+}
+
 TEST(FrameTest, ReplyToAnotherRequestIsRefused) {
-  const auto parsed = [](FrameType type, bool is_reply) {
-    const Bytes message = BuildFrame(type, is_reply, 1, Bytes(sizeof(ClaimReply)));
-    std::string reason;
-    return ParseReply<ClaimReply>(ParseFrame(message).value(), FrameType::kClaim, &reason)
-        .status()
-        .code();
-  };
-  EXPECT_EQ(parsed(FrameType::kClaim, true), Code::kOk);
-  EXPECT_EQ(parsed(FrameType::kAttach, true), Code::kInvalid);
-  EXPECT_EQ(parsed(FrameType::kClaim, false), Code::kInvalid);
+  EXPECT_EQ(ParsedAsClaimReply(FrameType::kClaim, true), Code::kOk);
+  EXPECT_EQ(ParsedAsClaimReply(FrameType::kAttach, true), Code::kInvalid);
+  EXPECT_EQ(ParsedAsClaimReply(FrameType::kClaim, false), Code::kInvalid);
 }
 
 TEST(FrameTest, LongReasonIsCut) {
@@ -246,11 +247,7 @@ TEST(FrameTest, RequestPayloadOfAnotherSizeIsRefused) {
 
 TEST(FrameTest, ReplyPayloadTooShortOrWithTooLongAReasonIsRefused) {
   const auto parsed = [](std::size_t bytes) {
-    const Bytes message = BuildFrame(FrameType::kClaim, true, 1, Bytes(bytes));
-    std::string reason;
-    return ParseReply<ClaimReply>(ParseFrame(message).value(), FrameType::kClaim, &reason)
-        .status()
-        .code();
+    return ParsedAsClaimReply(FrameType::kClaim, true, bytes);
   };
   EXPECT_EQ(parsed(sizeof(ClaimReply) - 1), Code::kInvalid);
   EXPECT_EQ(parsed(sizeof(ClaimReply)), Code::kOk);

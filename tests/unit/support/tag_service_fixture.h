@@ -113,6 +113,11 @@ class TagServiceTest : public ::testing::Test {
   [[nodiscard]] bool Await(const Answer& answer) {
     return h_.RunUntil([&] { return answer.done(); });
   }
+  // The answer, once it is there.
+  const Answer& Awaited(const Answer& answer) {
+    EXPECT_TRUE(Await(answer));
+    return answer;
+  }
   [[nodiscard]] TagSnapshot SnapshotOf(const std::string& tag) const {
     for (const TagSnapshot& snapshot : service_.Snapshot()) {
       if (snapshot.tag == tag) return snapshot;

@@ -160,6 +160,12 @@ class Host:
         driver.do(f"tag {tag} {tag}")
         return driver
 
+    # Starts idd and creates the tag; a driver as of client().
+    def start_with(self, tag, *settings, **options):
+        self.start()
+        self.idctl("tag", "create", tag, *settings)
+        return self.client(tag, **options)
+
     def close(self, is_well):
         try:
             for driver in self.drivers:
@@ -224,9 +230,7 @@ def read_loop(path, threads, count):
 
 @case
 def claims_one_by_one(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000")
     expect(driver.do("claim orders").id == 1, "the first id is not 1")
     expect(rising([driver.do("claim orders").id for _ in range(2500)])[-1] == 2501, "ids are left out")
     expect(driver.do("version").results[0].count(".") == 2, "the version is not MAJOR.MINOR.PATCH")
@@ -277,9 +281,7 @@ def unknown_tag_and_bad_names(host):
 
 @case
 def dry_ring_ends_at_the_deadline(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "200")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "200")
     driver.do("claim orders")
     host.kill()
     empty_ring(driver, "orders")
@@ -294,9 +296,7 @@ def dry_ring_ends_at_the_deadline(host):
 
 @case
 def claim_without_a_wait_gets_ids_in_the_end(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "200")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "200")
     deadline = time.monotonic() + PATIENCE
     while not driver.ask("claim orders 0").ok:
         expect(time.monotonic() < deadline, "idd leases no ids for claims that do not wait")
@@ -304,9 +304,7 @@ def claim_without_a_wait_gets_ids_in_the_end(host):
 
 @case
 def batches(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000")
     ids = driver.do("many orders 3500").ids
     expect(len(ids) == 3500, f"{len(ids)} ids of 3500")
     rising(ids)
@@ -316,9 +314,7 @@ def batches(host):
 
 @case
 def ranges(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000")
     ids = []
     for count in (1, 10, 5000, 7):
         first, claimed = driver.do(f"range orders {count}").ids
@@ -330,9 +326,7 @@ def ranges(host):
 
 @case
 def blocks(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000")
     driver.do("tag blocks orders 16")
     ids = []
     for _ in range(100):
@@ -343,9 +337,7 @@ def blocks(host):
 
 @case
 def forks(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000")
     driver.do("tag blocks orders 64")
     ids = [driver.do("claim blocks").id, driver.do("claim orders").id]
     for handle in ("orders", "blocks", "orders"):
@@ -357,9 +349,7 @@ def forks(host):
 
 @case
 def threads(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000")
     path = host.folder / "ids"
     driver.do(f"loop orders 20000 4 {path}")
     ids = read_loop(path, 4, 20_000)
@@ -371,9 +361,7 @@ def threads(host):
 # Three threads claim while `disturb` is called, DISTURBANCES times at least; their ids must be as
 # promised. How long a round of claims takes depends on the language and the machine.
 def claim_while(host, disturb):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "300", "--max-prefetch", "3000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "300", "--max-prefetch", "3000")
     path = host.folder / "ids"
     found = [[], [], []]
     times = 0
@@ -415,9 +403,7 @@ def kills(host):
 
 @case
 def killed_daemon_leaves_the_ring(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000")
     driver.do("claim orders")
     await_ring(driver, "orders")
     host.kill()
@@ -426,9 +412,7 @@ def killed_daemon_leaves_the_ring(host):
 
 @case
 def drained_tag_is_refused_at_once(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client(timeout_ms=PATIENCE * 1000)
+    driver = host.start_with("orders", "--step", "1000", timeout_ms=PATIENCE * 1000)
     last = driver.do("claim orders").id
     host.idctl("drain", "orders")
     answer, seconds = timed(lambda: driver.ask("claim orders"))
@@ -469,9 +453,7 @@ def other_version_is_incompatible(host):
 
 @case
 def snowflake_tags(host):
-    host.start()
-    host.idctl("tag", "create", "flakes", "--mode", "snowflake")
-    driver = host.client("flakes")
+    driver = host.start_with("flakes", "--mode", "snowflake")
     ids = [driver.do("claim flakes").id for _ in range(100)] + driver.do("many flakes 5000").ids
     rising(ids)
     first, count = driver.do("range flakes 100").ids
@@ -482,9 +464,7 @@ def snowflake_tags(host):
 
 @case
 def ticket_tags(host):
-    host.start()
-    host.idctl("tag", "create", "tickets", "--mode", "ticket")
-    driver = host.client("tickets")
+    driver = host.start_with("tickets", "--mode", "ticket")
     rising([driver.do("claim tickets").id for _ in range(20)] + driver.do("many tickets 10").ids)
     expect(driver.ask("claim tickets 0").status == "TIMEOUT", "a ticket came without a request")
     expect(driver.do("info tickets").results[0] == "ticket", "the mode is wrong")
@@ -492,9 +472,7 @@ def ticket_tags(host):
 
 @case
 def tags_over_the_socket(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000", "--access", "socket")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000", "--access", "socket")
     rising([driver.do("claim orders").id for _ in range(20)] + driver.do("many orders 1500").ids)
     host.stop()
     host.start()
@@ -503,9 +481,7 @@ def tags_over_the_socket(host):
 
 @case
 def tags_of_order_cpu(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "2000", "--order", "cpu")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "2000", "--order", "cpu")
     path = host.folder / "ids"
     driver.do(f"loop orders 20000 3 {path}")
     ids = sum(read_loop(path, 3, 20_000), [])
@@ -515,9 +491,7 @@ def tags_of_order_cpu(host):
 
 @case
 def info_of_a_tag(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000")
     driver.do("claim orders")
     await_ring(driver, "orders")
     mode, order, state, step, available = driver.do("info orders").results
@@ -527,9 +501,7 @@ def info_of_a_tag(host):
 
 @case
 def last_id(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "10", "--max-id", "25")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "10", "--max-id", "25")
     distinct([driver.do("claim orders").id for _ in range(25)])
     answer = driver.ask("claim orders")
     expect(answer.status == "OUT_OF_IDS", f"answered: {answer.line}")
@@ -537,9 +509,7 @@ def last_id(host):
 
 @case
 def what_is_closed_is_refused(host):
-    host.start()
-    host.idctl("tag", "create", "orders", "--step", "1000")
-    driver = host.client()
+    driver = host.start_with("orders", "--step", "1000")
     driver.do("tag other orders")
     driver.do("claim orders")
     driver.do("close TAG other")

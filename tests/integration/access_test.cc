@@ -20,11 +20,8 @@
 
 #include "idclient/idclient.h"
 #include "idclient/idclient.hpp"
-#include "idd/wire/frames.h"
 #include "support/claim_worker_process.h"
 #include "support/host.h"
-#include "support/raw_connection.h"
-#include "support/ring_request.h"
 #include "support/test_environment.h"
 #include "support/users.h"
 
@@ -55,21 +52,10 @@ class Access : public ::testing::Test {
         {.socket_path = host_.daemon.socket(),
          .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(Patience(5s))});
   }
-  [[nodiscard]] std::uint32_t StatusOfAdmin(const std::string& request) const {
-    RawConnection connection(host_.daemon.socket());
-    connection.Hello();
-    Require(connection.Send(MakeFrame(wire::FrameType::kAdmin, 1,
-                                      std::as_bytes(std::span(request.data(), request.size())))),
-            "the daemon has closed");
-    const std::optional<Reply> reply = connection.Receive(Patience(5s));
-    Require(reply.has_value(), "no reply");
-    return reply->As<wire::AdminReply>().status;
-  }
   void StartWorker(bool retry = false) {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = "orders";
-    plan.name = "worker" + std::to_string(workers_.size());
+    WorkerPlan plan{.socket = host_.daemon.socket(),
+                    .tag = "orders",
+                    .name = "worker" + std::to_string(workers_.size())};
     plan.threads = kWorkerThreads;
     plan.batch = kBatch;
     plan.pace_us = 100;
@@ -110,49 +96,9 @@ class Access : public ::testing::Test {
   }
 
   const TempDir dir_;
-  Host host_{dir_};
+  CleanHost host_{dir_};
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
 };
-
-TEST_F(Access, IsShownAndCheckedByTheDaemon) {
-  const auto tag = host_.idctl.Json({"tag", "show", "orders"}).at("tag");
-  EXPECT_EQ(tag.at("access"), "socket");
-  EXPECT_NE(host_.idctl.Run({"tag", "list"}).out.find("socket"), std::string::npos);
-  Switch("ring");
-  EXPECT_EQ(host_.idctl.Json({"tag", "list"}).at("tags").at(0).at("access"), "ring");
-  host_.idctl.CreateTag("users", 10);
-  EXPECT_EQ(host_.idctl.Json({"tag", "show", "users"}).at("tag").at("access"), "ring");
-  for (const char* request : {R"({"op": "tag.create", "tag": "x", "access": "both"})",
-                              R"({"op": "tag.create", "tag": "x", "access": 1})",
-                              R"({"op": "tag.set", "tag": "orders", "access": "Socket"})",
-                              R"({"op": "tag.set", "tag": "orders", "access": true})"}) {
-    EXPECT_EQ(StatusOfAdmin(request), static_cast<std::uint32_t>(Code::kInvalid)) << request;
-  }
-  EXPECT_EQ(host_.idctl.Run({"tag", "show", "x"}).exit_status, 3);
-  EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("access"), "ring");
-}
-
-TEST_F(Access, BySocketGivesAClientNothingToWriteInto) {
-  const Deadline deadline = Deadline::After(Patience(5s));
-  auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
-  ASSERT_TRUE(channel.ok()) << channel.status().message();
-  for (int i = 0; i < 3; ++i) {
-    auto reply = RequestRing(channel.value(), "orders", deadline);
-    ASSERT_TRUE(reply.ok()) << reply.status().message();
-    EXPECT_FALSE(reply.value().fds[0].valid() || reply.value().fds[1].valid());
-    const auto frame = wire::ParseFrame(reply.value().bytes);
-    ASSERT_TRUE(frame.ok());
-    std::string reason;
-    const auto granted =
-        wire::ParseReply<wire::AttachReply>(frame.value(), wire::FrameType::kAttach, &reason);
-    ASSERT_TRUE(granted.ok());
-    EXPECT_EQ(granted.value().status, 0U);
-    EXPECT_EQ(granted.value().ring_id, 0U);
-    EXPECT_EQ(granted.value().table_bytes, 0U);
-    EXPECT_EQ(granted.value().cursors_bytes, 0U);
-    static_cast<void>(host_.idctl.Claim("orders", 10));
-  }
-}
 
 TEST_F(Access, BySocketServesEveryKindOfClaim) {
   idclient::Client client = Connect();
@@ -212,7 +158,6 @@ TEST_F(Access, IsSwitchedToAndFroWhileProcessesClaim) {
   const std::uint64_t late_ids = 100 * (kRounds + 1);
   ExpectAllIsWell(late_ids + kRounds * kProcesses * kWorkerThreads * kBatch);
   EXPECT_EQ(host_.daemon.Log().find("quarantined"), std::string::npos);
-  host_.daemon.Stop();
 }
 
 TEST_F(Access, SurvivesTheDeathOfTheDaemonRightAfterASwitch) {
@@ -229,7 +174,6 @@ TEST_F(Access, SurvivesTheDeathOfTheDaemonRightAfterASwitch) {
   EXPECT_EQ(Join(CheckUnique(claimers)), "");
   EXPECT_EQ(Join(CheckLeased(claimers, host_.idctl.Leases("orders"))), "");
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
-  host_.daemon.Stop();
 }
 
 }  // namespace

@@ -46,12 +46,6 @@ class AfterRestart : public ManagedHostTest {
     }
     return count;
   }
-  std::unique_ptr<shm::RingMemory> Map() {
-    const Deadline deadline = Deadline::After(Patience(5s));
-    auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
-    auto reply = RequestRing(channel.value(), "orders", deadline);
-    return shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], "orders").value();
-  }
 };
 
 // Another program locks the database during the stop and the next start.
@@ -126,7 +120,7 @@ TEST_F(AfterRestart, WaiterOfAnUnansweredLeaseIsServedWhenTheStoreIsBack) {
 // A process that had the ring before the restart keeps its mapping indefinitely.
 TEST_F(AfterRestart, EarlierRingSpoilsNothingThatWasNeverInIt) {
   ExpectGoesOn(10);
-  const auto ring = Map();
+  const auto ring = MapRing(host_.daemon.socket(), "orders");
   host_.daemon.Kill();
   host_.daemon.Start();
   ExpectGoesOn(10);

@@ -102,7 +102,7 @@ class OtherDatabase : public ::testing::TestWithParam<const char*> {
   const TempDir dir_;
   DbServer server_{dir_};
   ServiceManagerStandIn manager_{dir_};
-  Host host_{dir_};
+  CleanHost host_{dir_};
   GivenIds ids_;
 };
 
@@ -134,7 +134,6 @@ TEST_P(OtherDatabase, IsMadeOnlyWhenAnOperatorSaysSoAndThenGetsTheTagsOfTheOld) 
   EXPECT_EQ(tag.at("step"), 70);
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
   EXPECT_THAT(host_.idctl.Json({"store", "init"}).at("missing_tags"), IsEmpty());
-  host_.daemon.Stop();
 }
 
 // The tag's refusal outlived its cause: claims went on failing with NO_SUCH_TAG, which programs do
@@ -147,7 +146,6 @@ TEST_P(OtherDatabase, TagThatIsCreatedAgainIsNotRefusedAnyMore) {
   const IdctlResult next = host_.idctl.Run({"--timeout", kLong, "claim", "orders", "-n", "10"});
   EXPECT_EQ(next.exit_status, 0) << next.err;
   ids_.Keep(next);
-  host_.daemon.Stop();
 }
 
 // README's quick start, then "Set-up" of mysql.md, word by word: the store stayed down.
@@ -170,7 +168,6 @@ TEST_P(OtherDatabase, CommandsOfThePageMoveTheTagsOfAHostToAServer) {
   EXPECT_THAT(run(blocks[1]), HasSubstr("+ orders"));
   ASSERT_TRUE(ids_.Claim(host_.idctl, "500"));
   EXPECT_EQ(host_.idctl.Json({"tag", "show", "orders"}).at("tag").at("description"), "of the shop");
-  host_.daemon.Stop();
 }
 
 // Three hosts whose database is lost.
@@ -210,9 +207,9 @@ class LostDatabase : public ::testing::Test {
 
   const TempDir dir_;
   DbServer server_{dir_};
-  Host a_{dir_, "host-a"};
-  Host b_{dir_, "host-b"};
-  Host c_{dir_, "host-c"};
+  CleanHost a_{dir_, "host-a"};
+  CleanHost b_{dir_, "host-b"};
+  CleanHost c_{dir_, "host-c"};
   GivenIds ids_;
 };
 
@@ -231,7 +228,6 @@ TEST_F(LostDatabase, HostThatKnowsLittleMakesItAgainAndTheOthersPushWhatTheyKnow
     for (Host* host : {&a_, &b_, &c_}) EXPECT_TRUE(ids_.Claim(host->idctl, "300"));
   }
   EXPECT_TRUE(a_.idctl.Audit("orders").ok);
-  for (Host* host : {&a_, &b_, &c_}) host->daemon.Stop();
 }
 
 TEST_F(LostDatabase, HostsThatRunGoOnAboveTheIdsOfAllOfThem) {
@@ -244,7 +240,6 @@ TEST_F(LostDatabase, HostsThatRunGoOnAboveTheIdsOfAllOfThem) {
     for (Host* host : {&a_, &b_, &c_}) EXPECT_TRUE(ids_.Claim(host->idctl, "300"));
   }
   EXPECT_TRUE(a_.idctl.Audit("orders").ok);
-  for (Host* host : {&a_, &b_, &c_}) host->daemon.Stop();
 }
 
 }  // namespace

@@ -19,10 +19,7 @@ using ::testing::HasSubstr;
 
 class Bench : public ::testing::Test {
  protected:
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 1'000'000'000);
-  }
+  void SetUp() override { host_.StartWithTag("orders", 1'000'000'000); }
 
   const TempDir dir_;
   Host host_{dir_};

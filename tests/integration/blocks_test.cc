@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 
 #include "idclient/idclient.h"
 #include "idclient/idclient.hpp"
+#include "support/child_exit.h"
 #include "support/host.h"
 #include "support/test_environment.h"
 
@@ -32,8 +32,7 @@ constexpr std::uint32_t kBlock = 64;
 class Blocks : public ::testing::Test {
  protected:
   void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 10'000);
+    host_.StartWithTag("orders", 10'000);
     options_.socket_path = host_.daemon.socket();
     options_.timeout = Patience(5s);
   }
@@ -123,9 +122,7 @@ TEST_F(Blocks, ForkedChildHasNoneOfItsParents) {
     std::array<std::uint64_t, 100> theirs{};
     EXPECT_EQ(::read(pipe[0], theirs.data(), sizeof(theirs)), static_cast<ssize_t>(sizeof(theirs)));
     ids.insert(ids.end(), theirs.begin(), theirs.end());
-    int status = -1;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    EXPECT_EQ(ExitOf(child), 0);
     ::close(pipe[0]);
     ::close(pipe[1]);
   }

@@ -81,8 +81,7 @@ class CancelledThread {
 class CancelledThreads : public ::testing::Test {
  protected:
   void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", kIdsOfALease);
+    host_.StartWithTag("orders", kIdsOfALease);
     Open(kHastyTimeoutMs, hasty_);
     Open(static_cast<std::uint32_t>(Patience(60s).count()), patient_);
     ASSERT_TRUE(ClaimsOn(hasty_) && ClaimsOn(patient_)) << idclient_last_error();
@@ -163,7 +162,7 @@ class CancelledThreads : public ::testing::Test {
   }
 
   const TempDir dir_;
-  Host host_{dir_};
+  CleanHost host_{dir_};
   Handles hasty_;
   Handles patient_;
 };
@@ -184,7 +183,6 @@ TEST_F(CancelledThreads, WhileTheyWaitEndAfterTheCall) {
     EXPECT_TRUE(ClaimsOn(hasty_)) << idclient_last_error();
   }
   EXPECT_EQ(OpenFiles(), before);
-  host_.daemon.Stop();
 }
 
 // The same without a daemon: the call sleeps and tries again.
@@ -200,7 +198,6 @@ TEST_F(CancelledThreads, WithoutADaemonEndAfterTheCall) {
   EXPECT_LE(OpenFiles(), before) << "the connection is gone";
   host_.daemon.Start();
   EXPECT_TRUE(ClaimsOn(hasty_)) << "a lock is still held: " << idclient_last_error();
-  host_.daemon.Stop();
 }
 
 // If several threads wait, one reads for all.
@@ -218,7 +215,6 @@ TEST_F(CancelledThreads, OneOfManyThatWaitHarmsNoOther) {
   host_.daemon.Signal(SIGCONT);
   for (const auto& thread : threads) thread->ExpectEndAfterTheCall();
   EXPECT_TRUE(ClaimsOn(patient_)) << "a lock is still held: " << idclient_last_error();
-  host_.daemon.Stop();
 }
 
 // The daemon's wake-up is a cancellation point too; claims that never wait send it.
@@ -249,7 +245,6 @@ TEST_F(CancelledThreads, ThatClaimFromTheRingEndAfterwards) {
       CancelledThread::Cancelled::kBefore);
   inlined.ExpectEndAfterTheCall();
   EXPECT_GT(claimed, kIdsOfALease);
-  host_.daemon.Stop();
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 
 #include "idclient/idclient.h"
 #include "idclient/idclient.hpp"
+#include "support/child_exit.h"
 #include "support/managed_host.h"
 #include "support/test_environment.h"
 
@@ -288,10 +288,7 @@ TEST_F(ClientApi, NumbersOfClosedStandardDescriptorsAreNotUsed) {
     }
     ::_exit(used);
   }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status)) << status;
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(ExitOf(child), 0);
 }
 
 TEST_F(ClientApi, LogFunctionHearsOfTheConnection) {

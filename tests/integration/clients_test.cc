@@ -81,7 +81,6 @@ TEST_F(Clients, CountsSocketClaimsExactly) {
   EXPECT_EQ(use.at("ids"), ids);
   EXPECT_EQ(use.at("dry_waits"), 1) << "the first claim found no ring with ids";
   EXPECT_EQ(use.at("attached_s"), nullptr);
-  host_.daemon.Stop();
 }
 
 TEST_F(Clients, ReportsAttachmentsVersionsAndProcess) {
@@ -106,7 +105,6 @@ TEST_F(Clients, ReportsAttachmentsVersionsAndProcess) {
   const std::string text = host_.idctl.Run({"client", "list"}).out;
   EXPECT_THAT(text, HasSubstr(std::to_string(::getpid())));
   EXPECT_THAT(text, HasSubstr(name));
-  host_.daemon.Stop();
 }
 
 TEST_F(Clients, KeepsTheSumsOfThoseWhoAreGone) {
@@ -120,7 +118,6 @@ TEST_F(Clients, KeepsTheSumsOfThoseWhoAreGone) {
   EXPECT_EQ(gone.at("ids"), first + second);
   EXPECT_EQ(gone.at("attachments"), 0) << "this user has access socket";
   EXPECT_THAT(host_.idctl.Run({"client", "list"}).out, HasSubstr("Closed connections:"));
-  host_.daemon.Stop();
 }
 
 TEST_F(Clients, UserSeesOnlyItsOwnProcesses) {
@@ -139,7 +136,6 @@ TEST_F(Clients, UserSeesOnlyItsOwnProcesses) {
   EXPECT_THAT(host_.idctl.Json({"client", "list"}).dump(),
               HasSubstr("\"uid\":" + std::to_string(kBob.uid)));
   EXPECT_EQ(host_.idctl.As(kOutsider).Run({"client", "list"}).exit_status, 6);
-  host_.daemon.Stop();
 }
 
 TEST_F(Clients, FiltersByTagAndUid) {
@@ -151,7 +147,6 @@ TEST_F(Clients, FiltersByTagAndUid) {
   EXPECT_EQ(Ours({"--uid", "0"}).size(), 1U);
   EXPECT_EQ(Ours({"--uid", "77"}).size(), 0U);
   EXPECT_EQ(host_.idctl.Run({"client", "list", "--uid", "x"}).exit_status, 2);
-  host_.daemon.Stop();
 }
 
 // The limit applies to the newest leases that Alice may see, however many other tags have leased
@@ -169,7 +164,6 @@ TEST_F(Clients, LeasesAreCutAfterTheRights) {
   EXPECT_THAT(all.dump(), Not(HasSubstr("secret")));
   const std::size_t every = all.at("leases").size();
   EXPECT_EQ(alice.Json({"lease", "list", "--limit", std::to_string(every)}).at("truncated"), false);
-  host_.daemon.Stop();
 }
 
 }  // namespace

@@ -61,14 +61,12 @@ TEST_F(ConfigShow, EverySettingHasItsSource) {
   EXPECT_THAT(text, ::testing::StartsWith("SETTING "));
   EXPECT_THAT(text, HasSubstr("environment IDD_LEASE_LIMIT\n"));
   EXPECT_THAT(text, HasSubstr(host_.daemon.options().config + ":2\n"));
-  host_.daemon.Stop();
 }
 
 TEST_F(ConfigShow, HostIdIsTheOneInUse) {
   const std::string name = host_.daemon.options().host_id;
   Start("");
   EXPECT_THAT(Shown("host_id"), HasSubstr(name + " | "));
-  host_.daemon.Stop();
 }
 
 TEST_F(ConfigShow, ReloadedValuesAreShownAndThoseThatNeedARestartStay) {
@@ -81,7 +79,6 @@ TEST_F(ConfigShow, ReloadedValuesAreShownAndThoseThatNeedARestartStay) {
   EXPECT_EQ(Shown("lease_limit"), "6 | " + FileLine(2)) << "a wrong file changes nothing";
   Reload("");
   EXPECT_EQ(Shown("lease_limit"), "1000 | default | -");
-  host_.daemon.Stop();
 }
 
 TEST_F(ConfigShow, PasswordIsNeverShown) {
@@ -104,7 +101,6 @@ TEST_F(ConfigShow, OnlyAdministratorsSeeAndChangeIt) {
     EXPECT_EQ(result.out, "");
     EXPECT_EQ(host_.idctl.As(kBob).Run(words).exit_status, 0) << words[0];
   }
-  host_.daemon.Stop();
 }
 
 TEST_F(ConfigShow, LogLevelLastsUntilTheNextReload) {
@@ -151,7 +147,6 @@ TEST_F(ConfigShow, NarrowTerminalGetsNarrowLines) {
     }
     EXPECT_GE(std::count(seen.begin(), seen.end(), 'x'), 100);
   }
-  host_.daemon.Stop();
 }
 
 }  // namespace

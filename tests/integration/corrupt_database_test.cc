@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Damaged or foreign database files: idd refuses them with a clear error and never overwrites them.
+// Damaged database files: idd refuses them with a clear error and never overwrites them.
+// unit/sqlite_store_fault_test.cc has the other kinds of files that its store refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -30,8 +31,7 @@ std::string Noise(std::size_t bytes) {
 class CorruptDatabase : public ::testing::Test {
  protected:
   void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 10);
+    host_.StartWithTag("orders", 10);
     ids_ = host_.idctl.Claim("orders", 25);
     host_.daemon.Stop();
     ASSERT_FALSE(Exists(path() + "-wal")) << "a clean stop leaves one file";
@@ -79,18 +79,6 @@ TEST_F(CorruptDatabase, NoiseIsRefused) {
   ExpectRefused("noise", kCorrupt);
 }
 
-TEST_F(CorruptDatabase, TextIsRefused) {
-  WriteFile(path(),
-            "Dear diary, this is no database, and it is longer than a hundred bytes, "
-            "so that nobody takes it for an empty one that may be filled.\n");
-  ExpectRefused("text", kCorrupt);
-}
-
-TEST_F(CorruptDatabase, SpoiltHeaderIsRefused) {
-  OverwriteFile(path(), 0, Noise(16));
-  ExpectRefused("header", kCorrupt);
-}
-
 TEST_F(CorruptDatabase, SpoiltPagesAreRefused) {
   const std::string good = ReadFile(path());
   constexpr std::size_t kPage = 4096;
@@ -110,29 +98,6 @@ TEST_F(CorruptDatabase, TruncatedFileIsRefused) {
   }
 }
 
-TEST_F(CorruptDatabase, DatabaseOfAnotherProgramIsRefused) {
-  Replace("");
-  SqliteFile(path()).Execute(
-      "CREATE TABLE invoices (number INTEGER); INSERT INTO invoices VALUES (7);"
-      "PRAGMA application_id = 77");
-  ExpectRefused("foreign", "another program|not idd");
-}
-
-TEST_F(CorruptDatabase, LeafAllocWithoutLeafsColumnsIsRefused) {
-  Replace("");
-  SqliteFile(path()).Execute("CREATE TABLE leaf_alloc (biz_tag TEXT PRIMARY KEY, max_id INTEGER)");
-  ExpectRefused("columns", "leaf_alloc");
-}
-
-TEST_F(CorruptDatabase, MissingTableIsRefused) {
-  {
-    SqliteFile database = host_.Database();
-    database.Execute("DROP TABLE idd_tag");
-    ASSERT_EQ(database.QueryInteger("PRAGMA wal_checkpoint(TRUNCATE)"), 0);
-  }
-  ExpectRefused("table", "lacks|missing");
-}
-
 // The host's own record is just as important: with a new file idd would believe any store.
 TEST_F(CorruptDatabase, SpoiltHighWaterMarksAreRefused) {
   const std::string marks = host_.daemon.options().state_dir + "/high-water.db";
@@ -142,31 +107,6 @@ TEST_F(CorruptDatabase, SpoiltHighWaterMarksAreRefused) {
     OverwriteFile(marks, offset, Noise(1000));
     ExpectRefused("marks at " + std::to_string(offset), marks, kCorrupt);
   }
-}
-
-TEST_F(CorruptDatabase, NewerSchemaIsRefused) {
-  SqliteFile(path()).Execute("PRAGMA user_version = 4711");
-  SqliteFile(path()).Execute("PRAGMA wal_checkpoint(TRUNCATE)");
-  ExpectRefused("newer", "4711");
-}
-
-// The tables' CHECK constraints do not exclude these values.
-TEST_F(CorruptDatabase, ValuesThatMakeNoSenseEndNoProcess) {
-  host_.daemon.Start();
-  (void)host_.idctl.Claim("orders", 3);
-  host_.Database().Execute(
-      "PRAGMA ignore_check_constraints = ON;"
-      "UPDATE idd_tag SET max_id_allowed = 9223372036854775807");
-  IdctlResult last;
-  for (int i = 0; i < 10; ++i) {
-    last = host_.idctl.Run({"claim", "orders", "-n", "5"});
-    if (last.exit_status != 0) break;
-  }
-  EXPECT_THAT(last.err, HasSubstr("idd_tag.max_id_allowed of tag 'orders'"));
-  EXPECT_TRUE(host_.daemon.process().Running()) << host_.daemon.Log();
-  host_.idctl.Do({"tag", "set", "orders", "--max-id", "1000000"});
-  EXPECT_EQ(host_.idctl.Claim("orders", 30).size(), 30U);
-  host_.daemon.Stop();
 }
 
 TEST_F(CorruptDatabase, DamageWhileRunningIsNotServed) {

@@ -42,8 +42,7 @@ TEST_F(Doctor, FindsNothingOnAHealthyHost) {
   ServiceManagerStandIn manager(dir_);
   manager.Watch(30s);
   host_.daemon.options().manager = &manager;
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 10));
   const Examination examination = Examine(host_.idctl);
   EXPECT_EQ(examination.exit_status, 0) << examination.document.dump(1);
@@ -68,8 +67,7 @@ TEST_F(Doctor, FindsNothingOnAHealthyHost) {
 }
 
 TEST_F(Doctor, NamesADrainedTagUntilItIsResumed) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 300));
   host_.idctl.Do({"drain", "orders"});
   ExpectFinding(host_.idctl,
@@ -85,8 +83,7 @@ TEST_F(Doctor, NamesADrainedTagUntilItIsResumed) {
 
 // No client has claimed from it, so only the store knows it.
 TEST_F(Doctor, NamesDrainedTagsThatWereNeverServed) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   host_.idctl.CreateTag("users", 1000);
   host_.idctl.Do({"drain", "orders"});
   ExpectFinding(host_.idctl,
@@ -98,8 +95,7 @@ TEST_F(Doctor, NamesDrainedTagsThatWereNeverServed) {
 }
 
 TEST_F(Doctor, NamesAReadOnlyStore) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   host_.daemon.Stop();
   const ReadOnlyFile database(host_.daemon.options().database);
   host_.daemon.Start();
@@ -109,8 +105,7 @@ TEST_F(Doctor, NamesAReadOnlyStore) {
 
 // A reader that pins the log let it grow without a word.
 TEST_F(Doctor, NamesALogThatAnotherProgramKeepsFromBeingEmptied) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   SqliteFile reader = host_.Database();
   reader.Execute("BEGIN");
   static_cast<void>(reader.QueryInteger("SELECT count(*) FROM leaf_alloc"));
@@ -128,23 +123,11 @@ TEST_F(Doctor, NamesALogThatAnotherProgramKeepsFromBeingEmptied) {
 }
 
 TEST_F(Doctor, NamesAQuarantinedTag) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 300));
   static_cast<void>(host_.idctl.Json({"status"}));  // shows idd the cursor's position
-  const Deadline deadline = Deadline::After(Patience(5s));
-  auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
-  ASSERT_TRUE(channel.ok());
-  auto reply = RequestRing(channel.value(), "orders", deadline);
-  ASSERT_TRUE(reply.ok());
-  auto ring = shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], "orders");
-  ASSERT_TRUE(ring.ok());
   const std::size_t mark = host_.daemon.LogMark();
-  for (shm::Cursor& cursor : ring.value()->cursors().slots) {
-    if (cursor.next.load(std::memory_order_relaxed) != 0) {
-      cursor.next.store(1, std::memory_order_relaxed);
-    }
-  }
+  ForgeCursors(*MapRing(host_.daemon.socket(), "orders"), 1);
   ASSERT_TRUE(host_.daemon.WaitForLogLine("ring.quarantined.*orders", mark, Patience(5s)));
   ExpectFinding(host_.idctl, {"problem", "quarantine", "1 tag: 'orders' quarantined",
                               "idctl tag set orders --access socket"});
@@ -176,16 +159,6 @@ TEST_F(Doctor, NamesAPromiseThatCannotBeKept) {
                               "idctl tag set orders --max-prefetch [0-9]+, or"});
 }
 
-TEST_F(Doctor, NamesAStateDirThatOthersMayWrite) {
-  host_.daemon.Start();
-  const std::string state_dir = host_.daemon.options().state_dir;
-  ASSERT_EQ(::chmod(state_dir.c_str(), 0777), 0);
-  ExpectFinding(host_.idctl,
-                {"problem", "permissions", "has mode 0777: any user can", "chmod 0700 /"});
-  ASSERT_EQ(::chmod(state_dir.c_str(), 0700), 0);
-  EXPECT_EQ(Examine(host_.idctl).exit_status, 0);
-}
-
 TEST_F(Doctor, NamesASocketFolderThatOthersMayWrite) {
   host_.daemon.Start();
   ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
@@ -197,8 +170,7 @@ TEST_F(Doctor, NamesASocketFolderThatOthersMayWrite) {
 TEST_F(Doctor, NamesASecondIddUnderItsName) {
   DaemonOptions options = DaemonOptions::In(dir_, "host-b");
   options.host_id = host_.daemon.options().host_id;
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 10));
   EXPECT_TRUE(Examine(host_.idctl).Has("ok", "host"));
   DaemonProcess other(options);
@@ -234,8 +206,7 @@ TEST_F(Doctor, NamesAnOldClient) {
 TEST_F(Doctor, NamesAFullDisk) {
   SmallTmpfs disk(dir_.File("disk"), std::size_t{32} * 1024);
   host_.daemon.options().database = disk.File("idd.db");
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
+  host_.StartWithTag("orders", 100);
   const Examination before = Examine(host_.idctl);
   EXPECT_FALSE(before.Has("problem", "disk")) << before.document.dump(1);
   EXPECT_TRUE(before.Has("problem", "durability")) << "a store in memory is a problem";
@@ -256,28 +227,6 @@ TEST_F(Doctor, NamesAFullDisk) {
   EXPECT_TRUE(WaitUntil(Patience(20s), [&] {
     return Examine(host_.idctl).Has("ok", "store") && Examine(host_.idctl).Has("ok", "disk");
   }));
-}
-
-TEST_F(Doctor, NamesAStoreThatWentBackwards) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
-  static_cast<void>(host_.idctl.Claim("orders", 10));
-  host_.Database().SetMaxId("orders", 5);
-  ExpectFinding(host_.idctl,
-                {"problem", "marks", "'orders' .the store is at 5, .* all below [0-9]+",
-                 "restart idd to have it lifted"});
-}
-
-TEST_F(Doctor, NamesWasteAfterKills) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
-  static_cast<void>(host_.idctl.Claim("orders", 10));
-  host_.daemon.Kill();
-  host_.daemon.Start();
-  const Examination examination = Examine(host_.idctl);
-  EXPECT_EQ(examination.exit_status, 0);
-  EXPECT_TRUE(examination.Has("warning", "waste")) << examination.document.dump(1);
-  EXPECT_TRUE(examination.Has("warning", "restarts")) << "the reason: no manager keeps rings";
 }
 
 TEST_F(Doctor, DistinguishesAHangFromAnAbsence) {
@@ -318,8 +267,7 @@ TEST_F(DoctorForUsers, UserThatMayNotConnectLearnsIt) {
 
 TEST_F(DoctorForUsers, UserWithoutAdminRightsSeesWhatIsLeftOut) {
   Configure(Rule("\"orders\"", kAlice.uid, "access = \"shm\""));
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   host_.idctl.Do({"tag", "create", "secret", "--max-id", "10"});
   EXPECT_TRUE(Examine(host_.idctl).Has("problem", "exhaustion"));
   const Examination alice = Examine(host_.idctl.As(kAlice));

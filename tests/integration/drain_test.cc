@@ -30,10 +30,7 @@ constexpr int kClaimers = 4;
 
 class Drain : public ::testing::Test {
  protected:
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 1000);
-  }
+  void SetUp() override { host_.StartWithTag("orders", 1000); }
   [[nodiscard]] std::string StateOf(const std::string& tag) const {
     return host_.idctl.Json({"status", tag}).at("tags").at(0).at("state");
   }
@@ -65,10 +62,8 @@ class Drain : public ::testing::Test {
   }
   void StartClaimers() {
     for (int i = 0; i < kClaimers; ++i) {
-      WorkerPlan plan;
-      plan.socket = host_.daemon.socket();
-      plan.tag = "orders";
-      plan.name = "claimer" + std::to_string(i);
+      WorkerPlan plan{
+          .socket = host_.daemon.socket(), .tag = "orders", .name = "claimer" + std::to_string(i)};
       plan.pace_us = 50;
       // No claim gives up before its answer: an id that came too late would be a gap, but the tests
       // expect that the last claimed id is the last one used.
@@ -111,7 +106,7 @@ class Drain : public ::testing::Test {
 
   const TempDir dir_;
   ServiceManagerStandIn manager_{dir_};
-  Host host_{dir_};
+  CleanHost host_{dir_};
   std::vector<std::unique_ptr<ClaimWorkerProcess>> workers_;
 };
 
@@ -142,17 +137,6 @@ TEST_F(Drain, HandsBackAndSaysHowMuch) {
   EXPECT_EQ(StateOf("orders"), "ok");
   EXPECT_EQ(host_.idctl.Run({"resume", "orders"}).out, "tag 'orders' was not drained\n");
   ExpectAuditAddsUp("orders");
-  host_.daemon.Stop();
-}
-
-TEST_F(Drain, UnknownTagIsReported) {
-  for (const char* command : {"drain", "resume"}) {
-    const IdctlResult result = host_.idctl.Run({command, "nothing"});
-    EXPECT_EQ(result.exit_status, 3) << result.err;
-    EXPECT_THAT(result.err, HasSubstr("nothing"));
-  }
-  EXPECT_EQ(host_.idctl.Json({"status"}).at("daemon").at("drained"), false);
-  host_.daemon.Stop();
 }
 
 TEST_F(Drain, WholeHostTakesTagsThatComeLater) {
@@ -172,7 +156,6 @@ TEST_F(Drain, WholeHostTakesTagsThatComeLater) {
   ExpectRefused("later", "idctl resume later");
   host_.idctl.Do({"resume", "later"});
   EXPECT_EQ(host_.idctl.Claim("later").front(), 1U);
-  host_.daemon.Stop();
 }
 
 // No id comes twice, none is below an earlier claimed one, and the audit adds up throughout.
@@ -204,7 +187,6 @@ TEST_F(Drain, BesideClaimersLosesNothingAndGoesOn) {
   ASSERT_TRUE(ClaimersGoOn());
   ExpectAuditAddsUp("orders");
   FinishClaimers();
-  host_.daemon.Stop();
 }
 
 // A refused client gets its answers at once, repeatedly, and continues when the tag does.
@@ -230,7 +212,6 @@ TEST_F(Drain, ClientOfARingIsRefusedAtOnceAndNeedsNoRestart) {
   }
   host_.idctl.Do({"resume", "orders"});
   EXPECT_EQ(tag.claim(), last + 1);
-  host_.daemon.Stop();
 }
 
 TEST_F(Drain, StaysOverRestartsAndKills) {
@@ -258,7 +239,6 @@ TEST_F(Drain, StaysOverRestartsAndKills) {
     host_.daemon.Restart();
     EXPECT_EQ(host_.idctl.Claim("orders").front(), last + 1);
   }
-  host_.daemon.Stop();
 }
 
 // idd is killed at any point of a drain or a resume, beside claimers. The next idd continues with
@@ -297,7 +277,6 @@ TEST_F(Drain, KilledAtAnyStepMakesNoDuplicate) {
   EXPECT_TRUE(ClaimersGoOn());
   EXPECT_EQ(host_.idctl.Audit("orders").abandoned, 0U) << "a kill must lose nothing";
   FinishClaimers();
-  host_.daemon.Stop();
 }
 
 // The drain is recorded, but the store takes no tails back while another program locks it.
@@ -322,26 +301,6 @@ TEST_F(Drain, StoreThatTakesNothingIsReportedAndGetsTheTailsLater) {
   ExpectGoesOnAt(138);
 }
 
-// Killed while its tails were on their way: they are recorded as such, and the next idd returns
-// them.
-TEST_F(Drain, KilledWhileTheStoreIsUnavailableHandsBackAtTheNextStart) {
-  host_.daemon.Stop();
-  host_.daemon.options().manager = &manager_;
-  host_.daemon.Start();
-  (void)host_.idctl.Claim("orders", 137);
-  {
-    SqliteFile database = host_.Database();
-    database.Execute("BEGIN EXCLUSIVE");
-    EXPECT_EQ(host_.idctl.Run({"drain", "orders"}).exit_status, 1);
-    host_.daemon.Kill();
-  }
-  host_.daemon.Start();
-  EXPECT_EQ(StateOf("orders"), "drained");
-  ASSERT_TRUE(
-      WaitUntil(Patience(20s), [this] { return host_.Database().MaxId("orders") == 138U; }));
-  ExpectGoesOnAt(138);
-}
-
 TEST_F(Drain, OfATagThatOnlyTheStoreKnowsNeedsTheStore) {
   const std::string path = host_.daemon.options().database;
   std::filesystem::rename(path, path + ".away");
@@ -356,49 +315,6 @@ TEST_F(Drain, OfATagThatOnlyTheStoreKnowsNeedsTheStore) {
   ASSERT_TRUE(WaitUntil(Patience(20s), [this] {
     return host_.idctl.Run({"claim", "orders"}).exit_status == 0;
   }));
-  host_.daemon.Stop();
-}
-
-TEST_F(Drain, DeletionEndsTheDrainOfItsName) {
-  (void)host_.idctl.Claim("orders", 10);
-  host_.idctl.Do({"drain", "orders"});
-  host_.idctl.Do({"tag", "delete", "orders", "--force"});
-  host_.idctl.CreateTag("orders", 1000);
-  EXPECT_GE(host_.idctl.Claim("orders").front(), 11U);
-  host_.daemon.Restart();
-  EXPECT_NE(StateOf("orders"), "drained");
-  host_.daemon.Stop();
-}
-
-TEST_F(Drain, SettingsThatAreChangedMeanwhileHoldAfterwards) {
-  (void)host_.idctl.Claim("orders", 10);
-  host_.idctl.Do({"drain", "orders"});
-  host_.idctl.Do({"tag", "set", "orders", "--step", "50", "--access", "socket"});
-  EXPECT_EQ(StateOf("orders"), "drained");
-  ExpectRefused("orders", "idctl resume orders");
-  host_.idctl.Do({"resume", "orders"});
-  EXPECT_EQ(host_.idctl.Claim("orders").front(), 11U);
-  ExpectAuditAddsUp("orders");
-  host_.daemon.Stop();
-}
-
-TEST_F(Drain, ManyTagsAtOnce) {
-  const std::size_t tags = ScaledLoad(200);
-  for (std::size_t i = 0; i < tags; ++i) {
-    host_.idctl.CreateTag("tag-" + std::to_string(i), 1000);
-    (void)host_.idctl.Claim("tag-" + std::to_string(i), 7);
-  }
-  const nlohmann::json drained = host_.idctl.Json({"drain"});
-  EXPECT_EQ(drained.at("done"), true);
-  EXPECT_GE(drained.at("tags"), tags);
-  EXPECT_GE(drained.at("ids_returned"), tags * 993);
-  for (const std::size_t i : {std::size_t{0}, tags - 1}) {
-    EXPECT_EQ(host_.Database().MaxId("tag-" + std::to_string(i)), 8U);
-  }
-  EXPECT_EQ(host_.idctl.Run({"audit"}).exit_status, 0);
-  host_.idctl.Do({"resume"});
-  EXPECT_EQ(host_.idctl.Claim("tag-0").front(), 8U);
-  host_.daemon.Stop();
 }
 
 class DrainRights : public HostWithUsers {};
@@ -420,14 +336,12 @@ TEST_F(DrainRights, TagNeedsItsAdministratorHostThatOfAll) {
   host_.idctl.Do({"drain", "users"});
   host_.idctl.Do({"drain", "orders"});
   EXPECT_EQ(alice.Json({"resume", "orders"}).at("still_drained").size(), 1U) << "she may see it";
-  host_.daemon.Stop();
 }
 
 // A reload withdraws a user's ring while the ring is empty.
 TEST_F(DrainRights, ReloadMeanwhileOpensNothing) {
   Configure(Rule("'orders'", kAlice.uid, "access = 'shm'"));
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
+  host_.StartWithTag("orders", 100);
   const std::uint64_t last = host_.idctl.As(kAlice).Claim("orders", 10).back();
   host_.idctl.Do({"drain", "orders"});
   Reload(Rule("'orders'", kBob.uid, "access = 'shm'"));
@@ -436,7 +350,6 @@ TEST_F(DrainRights, ReloadMeanwhileOpensNothing) {
   host_.idctl.Do({"resume", "orders"});
   EXPECT_EQ(host_.idctl.As(kBob).Claim("orders").front(), last + 1);
   EXPECT_EQ(host_.idctl.As(kAlice).Run({"claim", "orders"}).exit_status, 6);
-  host_.daemon.Stop();
 }
 
 }  // namespace

@@ -48,30 +48,8 @@ IdRange ClaimBySocket(RawConnection& connection, std::uint64_t id, std::uint64_t
 class ForgedCursor : public ::testing::Test {
  protected:
   void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 1000);
+    host_.StartWithTag("orders", 1000);
     host_.idctl.CreateTag("users", 1000);
-  }
-
-  // The ring as any authorised client maps it: every cursor is writable.
-  [[nodiscard]] std::unique_ptr<shm::RingMemory> Attach(const std::string& tag) const {
-    const Deadline deadline = Deadline::After(Patience(5s));
-    auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
-    EXPECT_TRUE(channel.ok()) << channel.status().message();
-    auto reply = RequestRing(channel.value(), tag, deadline);
-    EXPECT_TRUE(reply.ok()) << reply.status().message();
-    auto ring = shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], tag);
-    EXPECT_TRUE(ring.ok()) << ring.status().message();
-    return std::move(ring).value();
-  }
-
-  // Writes `value` over every cursor in use.
-  static void Forge(shm::RingMemory& ring, std::uint64_t value) {
-    for (shm::Cursor& cursor : ring.cursors().slots) {
-      if (cursor.next.load(std::memory_order_relaxed) != 0) {
-        cursor.next.store(value, std::memory_order_relaxed);
-      }
-    }
   }
 
   // Resets every cursor in use to the first id of its segment.
@@ -99,7 +77,7 @@ class ForgedCursor : public ::testing::Test {
   }
 
   const TempDir dir_;
-  Host host_{dir_};
+  CleanHost host_{dir_};
 };
 
 TEST_F(ForgedCursor, QuarantinesTheRingAndGoesOnAboveIt) {
@@ -107,9 +85,9 @@ TEST_F(ForgedCursor, QuarantinesTheRingAndGoesOnAboveIt) {
     const std::uint64_t last = host_.idctl.Claim("orders", 300).back();
     const std::uint64_t other = host_.idctl.Claim("users", 10).back();
     const std::size_t mark = host_.daemon.LogMark();
-    const auto ring = Attach("orders");
+    const auto ring = MapRing(host_.daemon.socket(), "orders");
     const std::uint64_t reached = EndOf(*ring);
-    Forge(*ring, forged);
+    ForgeCursors(*ring, forged);
     ASSERT_TRUE(host_.daemon.WaitForLogLine("ring.quarantined.*orders", mark, Patience(5s)));
     EXPECT_EQ(StateOf("orders"), "quarantined");
     const std::uint64_t next = host_.idctl.Claim("orders").front();
@@ -119,22 +97,20 @@ TEST_F(ForgedCursor, QuarantinesTheRingAndGoesOnAboveIt) {
     EXPECT_EQ(host_.idctl.Claim("users").front(), other + 1) << "another tag noticed";
     EXPECT_TRUE(host_.idctl.Audit("orders").ok);
   }
-  host_.daemon.Stop();
 }
 
 TEST_F(ForgedCursor, RightBeforeTheStopHandsNothingBack) {
   static_cast<void>(host_.idctl.Claim("orders", 300));
-  const std::unique_ptr<shm::RingMemory> ring = Attach("orders");
+  const std::unique_ptr<shm::RingMemory> ring = MapRing(host_.daemon.socket(), "orders");
   // A look has shown the cursor's position to the daemon.
   static_cast<void>(host_.idctl.Json({"status"}));
   const std::uint64_t reached = host_.Database().MaxId("orders");
-  Forge(*ring, 3);
+  ForgeCursors(*ring, 3);
   host_.daemon.Stop();
   EXPECT_EQ(host_.Database().MaxId("orders"), reached);
   host_.daemon.Start();
   EXPECT_GE(host_.idctl.Claim("orders").front(), reached);
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
-  host_.daemon.Stop();
 }
 
 // Regression: the daemon looked, saw the cursor that the client had set back, and answered (1, 100)
@@ -147,9 +123,9 @@ TEST_F(ForgedCursor, ClaimOverTheSocketThatFindsItIsServedFromAFreshSegment) {
   for (std::uint64_t round = 0; round < 9; ++round) {
     // The first claim was served from the new lease, this one is served from the ring.
     const IdRange second = ClaimBySocket(connection, 2, 100);
-    const std::unique_ptr<shm::RingMemory> ring = Attach("orders");
+    const std::unique_ptr<shm::RingMemory> ring = MapRing(host_.daemon.socket(), "orders");
     const std::uint64_t end = EndOf(*ring);
-    Forge(*ring, std::array{first.first, second.limit - 1, ~std::uint64_t{0}}.at(round % 3));
+    ForgeCursors(*ring, std::array{first.first, second.limit - 1, ~std::uint64_t{0}}.at(round % 3));
     first = ClaimBySocket(connection, 3, 100);
     EXPECT_GE(first.first, end) << "round " << round << ": ids of the forged ring";
     EXPECT_EQ(StateOf(*ring), shm::RingState::kQuarantined);
@@ -157,7 +133,6 @@ TEST_F(ForgedCursor, ClaimOverTheSocketThatFindsItIsServedFromAFreshSegment) {
   }
   EXPECT_EQ(host_.idctl.Claim("users").front(), 1U) << "another tag noticed";
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
-  host_.daemon.Stop();
 }
 
 // Claims over the socket, beside a client that sets the cursors back all the time.
@@ -165,7 +140,7 @@ TEST_F(ForgedCursor, NoClaimOverTheSocketComesTwiceWhileCursorsAreSetBack) {
   std::atomic<bool> stop{false};
   std::thread client([&] {
     while (!stop) {
-      const std::unique_ptr<shm::RingMemory> ring = Attach("orders");
+      const std::unique_ptr<shm::RingMemory> ring = MapRing(host_.daemon.socket(), "orders");
       for (int i = 0; i < 2000 && !stop; ++i) SetBack(*ring);
     }
   });
@@ -182,7 +157,6 @@ TEST_F(ForgedCursor, NoClaimOverTheSocketComesTwiceWhileCursorsAreSetBack) {
   }
   stop = true;
   client.join();
-  host_.daemon.Stop();
 }
 
 class ForgedCursorOverARestart : public ManagedHostTest {};
@@ -196,14 +170,10 @@ TEST_F(ForgedCursorOverARestart, ClaimOverTheSocketIsNotRepeatedByTheNextDaemon)
       RawConnection connection(host_.daemon.socket());
       connection.Hello();
       ids = ClaimBySocket(connection, 1, 100);
-      const Deadline deadline = Deadline::After(Patience(5s));
-      auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
-      auto reply = RequestRing(channel.value(), "orders", deadline);
-      auto ring = shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], "orders");
-      ASSERT_TRUE(ring.ok());
+      const auto ring = MapRing(host_.daemon.socket(), "orders");
       ids = ClaimBySocket(connection, 2, 100);
       host_.daemon.Signal(SIGSTOP);
-      for (shm::Cursor& cursor : ring.value()->cursors().slots) {
+      for (shm::Cursor& cursor : ring->cursors().slots) {
         if (cursor.next.load(std::memory_order_relaxed) == ids.limit) {
           cursor.next.store(ids.first, std::memory_order_relaxed);
         }

@@ -3,7 +3,6 @@
 // Where a program may fork: before it opens its client, after that, while other threads claim, and
 // again in its children. No process gets an id of another one, and every call ends.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +15,7 @@
 
 #include "idclient/idclient.hpp"
 #include "idd/base/scoped_fd.h"
+#include "support/child_exit.h"
 #include "support/managed_host.h"
 #include "support/test_environment.h"
 
@@ -66,9 +66,7 @@ class ForkMatrix : public ManagedHostTest, public ::testing::WithParamInterface<
       while (::read(pipe.get(), &id, sizeof(id)) == sizeof(id)) all.push_back(id);
     }
     for (const pid_t pid : pids) {
-      int status = -1;
-      ::waitpid(pid, &status, 0);
-      EXPECT_EQ(status, 0);
+      EXPECT_EQ(ExitOf(pid), 0);
     }
     return all;
   }

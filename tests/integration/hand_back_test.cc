@@ -26,10 +26,7 @@ struct Range {
 
 class HandBack : public ::testing::Test {
  protected:
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 1000);
-  }
+  void SetUp() override { host_.StartWithTag("orders", 1000); }
 
   // "returned" of `tag show`, as the host `asked` sees it, for one host.
   [[nodiscard]] static std::vector<Range> Returned(const Host& asked, const std::string& host) {
@@ -43,8 +40,8 @@ class HandBack : public ::testing::Test {
   }
 
   const TempDir dir_;
-  Host host_{dir_, "host-a"};
-  Host other_{dir_, "host-b"};
+  CleanHost host_{dir_, "host-a"};
+  CleanHost other_{dir_, "host-b"};
 };
 
 TEST_F(HandBack, LowersMaxIdToTheFirstUnclaimedIdAndGoesOnWithoutAGap) {
@@ -56,35 +53,6 @@ TEST_F(HandBack, LowersMaxIdToTheFirstUnclaimedIdAndGoesOnWithoutAGap) {
   EXPECT_EQ(Join(CheckAudit(host_.idctl.Audit("orders"), 138, 0)), "");
   host_.daemon.Stop();
   EXPECT_EQ(host_.Database().MaxId("orders"), 139U);
-}
-
-TEST_F(HandBack, LowersMaxIdOverThePrefetchedSegmentToo) {
-  (void)host_.idctl.Claim("orders", 900);
-  // By now there is a segment after this one.
-  ASSERT_TRUE(WaitUntil(Patience(5s), [this] { return host_.idctl.Leases("orders").size() == 2; }));
-  host_.daemon.Stop();
-  EXPECT_EQ(host_.Database().MaxId("orders"), 901U);
-}
-
-TEST_F(HandBack, LeavesMaxIdWhenNothingIsLeft) {
-  (void)host_.idctl.Claim("orders", 1000);
-  host_.daemon.Stop();
-  EXPECT_EQ(host_.Database().MaxId("orders"), 1001U);
-}
-
-TEST_F(HandBack, OfAnUnusedTagLeavesNoTrace) {
-  const std::uint64_t before = 1;
-  // idd leased ahead, but no client claimed: it gives all of it back.
-  host_.daemon.Restart();
-  host_.daemon.Stop();
-  EXPECT_EQ(host_.Database().MaxId("orders"), before);
-}
-
-TEST_F(HandBack, ManyRestartsMakeNoGap) {
-  for (std::uint64_t i = 1; i <= 8; ++i) {
-    EXPECT_EQ(host_.idctl.Claim("orders").front(), i);
-    host_.daemon.Restart();
-  }
 }
 
 TEST_F(HandBack, ListsTheTailWhenAnotherHostHasLeasedAndTakesItFirstLater) {
@@ -116,44 +84,6 @@ TEST_F(HandBack, ListsTheTailWhenAnotherHostHasLeasedAndTakesItFirstLater) {
   EXPECT_GT(next, others.back());
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
   EXPECT_TRUE(other_.idctl.Audit("orders").ok);
-  other_.daemon.Stop();
-  host_.daemon.Stop();
-}
-
-TEST_F(HandBack, OfTwoHostsOneAfterTheOtherIsTakenAgainByEach) {
-  (void)host_.idctl.Claim("orders", 10);
-  other_.daemon.Start();
-  const std::uint64_t others_first = other_.idctl.Claim("orders", 10).front();
-  host_.daemon.Stop();
-  other_.daemon.Stop();
-  host_.daemon.Start();
-  other_.daemon.Start();
-  EXPECT_EQ(host_.idctl.Claim("orders").front(), 11U);
-  EXPECT_EQ(other_.idctl.Claim("orders").front(), others_first + 10);
-  other_.daemon.Stop();
-  host_.daemon.Stop();
-}
-
-// The journal must match what was handed out, for every state in which a lease can end.
-TEST_F(HandBack, JournalOfAllStatesAddsUp) {
-  (void)host_.idctl.Claim("orders", 2100);  // exhausts two
-  host_.daemon.Kill();                      // abandons the open lease
-  host_.daemon.Start();
-  (void)host_.idctl.Claim("orders", 10);
-  host_.daemon.Restart();  // returns a tail
-  (void)host_.idctl.Claim("orders", 1);
-  std::vector<std::string> states;
-  for (const JournalLease& lease : host_.idctl.Leases("orders")) {
-    states.push_back(lease.state);
-    if (lease.state == "active") continue;
-    EXPECT_EQ(lease.claimed + lease.returned + lease.abandoned, lease.limit - lease.base)
-        << lease.token << " " << lease.state;
-  }
-  for (const char* state : {"active", "exhausted", "returned", "abandoned"}) {
-    EXPECT_EQ(std::count(states.begin(), states.end(), state) > 0, true) << state;
-  }
-  EXPECT_TRUE(host_.idctl.Audit("orders").ok);
-  host_.daemon.Stop();
 }
 
 class HandBackOnASlowDisk : public HandBack {

@@ -27,17 +27,11 @@ using std::chrono_literals::operator""ms;
 
 class HostilePeers : public ::testing::Test {
  protected:
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 100);
-  }
+  void SetUp() override { host_.StartWithTag("orders", 100); }
 
   // The honest client: it claims all the time and must not notice anything.
   void StartHonestClient() {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = "orders";
-    plan.name = "honest";
+    WorkerPlan plan{.socket = host_.daemon.socket(), .tag = "orders", .name = "honest"};
     plan.pace_us = 100;
     plan.timeout_ms = static_cast<std::uint64_t>(Patience(2000ms).count());
     honest_.emplace(dir_, plan);

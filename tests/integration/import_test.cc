@@ -240,30 +240,6 @@ TEST_F(Import, LiftedTagLeasesNothingBelowAgain) {
   EXPECT_EQ(Line(Take({"cosid"}), "orders").substr(0, 4), "kept");
 }
 
-TEST_F(Import, ListedRangesBelowAreGivenUp) {
-  Host other(dir_, "host-b");
-  other.daemon.options().database = server_.Url();
-  other.daemon.Start();
-  other.idctl.CreateTag("orders", 100);
-  EXPECT_FALSE(other.idctl.Claim("orders", 5).empty());
-  EXPECT_FALSE(host_.idctl.Claim("orders", 5).empty());
-  other.daemon.Stop();  // its tails are listed, as host-a has leased since
-  host_.daemon.Restart();
-  ASSERT_TRUE(WaitUntil(Patience(10s), [&] {
-    return host_.idctl.Run({"claim", "orders"}).exit_status == 0;
-  }));
-  ASSERT_NE(server_.Session().Query("SELECT COUNT(*) FROM idd_returned"), "0");
-  Sql(kCosid);
-  Sql("INSERT INTO cosid(name, last_max_id) VALUES('orders', 7000)");
-  EXPECT_EQ(Try({"cosid"}).exit_status, 1);  // host-a's leases
-  EXPECT_EQ(server_.Session().Query("SELECT COUNT(*) FROM idd_returned WHERE base < 7001"), "0");
-  other.daemon.Start();
-  EXPECT_GT(other.idctl.Claim("orders").front(), 7000U);
-  host_.daemon.Restart();
-  EXPECT_GT(host_.idctl.Claim("orders").front(), 7000U);
-  EXPECT_EQ(host_.idctl.Run({"audit", "--all-hosts"}).exit_status, 0);
-}
-
 TEST_F(Import, DryRunSaysTheSameAndWritesNothing) {
   Sql(kTinyid);
   Sql("INSERT INTO tiny_id_info(biz_type, max_id, step) VALUES('new', 10, 5), ('low', 5000, 5),"

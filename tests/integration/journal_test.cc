@@ -28,6 +28,7 @@ class Journal : public ::testing::Test {
   void StartWith(const std::string& retention) {
     host_.daemon.options().more_arguments = {"--journal-retention", retention};
     host_.daemon.Start();
+    host_.idctl.Do({"tag", "create", "orders", "--step", "100", "--if-absent"});
   }
   // Each claim takes the rest of a lease or more, so that leases end.
   void UseUpLeases(int claims) const {
@@ -41,7 +42,6 @@ class Journal : public ::testing::Test {
   }
   void FoldSome() {
     StartWith("1s");
-    host_.idctl.CreateTag("orders", 100);
     UseUpLeases(20);
     ASSERT_TRUE(WaitUntil(Patience(60s), [this] { return Folded() > 2; }));
   }
@@ -81,7 +81,6 @@ TEST_F(Journal, EndedLeasesAreFoldedAndStayAccountedFor) {
 // Regression: what ended while a round folded was settled only in the next one.
 TEST_F(Journal, SettlesWhileItFolds) {
   StartWith("0");
-  host_.idctl.CreateTag("orders", 100);
   host_.daemon.Stop();
   host_.Database().Execute(
       "WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 100000)"
@@ -118,7 +117,6 @@ TEST_F(Journal, FoldedOwnerIsShownBesideALeaseWithTheSameId) {
 
 TEST_F(Journal, IsKeptWholeWithoutARetention) {
   StartWith("0");
-  host_.idctl.CreateTag("orders", 100);
   UseUpLeases(20);
   host_.daemon.Restart();
   EXPECT_EQ(Folded(), 0);
@@ -144,14 +142,9 @@ TEST_F(Journal, IsKeptSoonAfterTheStoreOpens) {
 
 // A reload takes another retention.
 TEST_F(Journal, RetentionIsReloaded) {
-  StartWith("0");
-  host_.idctl.CreateTag("orders", 100);
-  UseUpLeases(20);
-  const std::size_t mark = host_.daemon.LogMark();
-  host_.daemon.options().more_arguments = {};
-  host_.daemon.Stop();
   WriteFile(host_.daemon.options().config, "journal_retention = \"0\"\n");
   host_.daemon.Start();
+  const std::size_t mark = host_.daemon.LogMark();
   WriteFile(host_.daemon.options().config, "journal_retention = \"1s\"\n");
   host_.daemon.Signal(SIGHUP);
   EXPECT_TRUE(
@@ -170,7 +163,6 @@ TEST_F(Journal, WrongRetentionIsRefused) {
 
 TEST_F(Journal, LeasesAreListedInPagesAndSinceATime) {
   StartWith("0");
-  host_.idctl.CreateTag("orders", 100);
   UseUpLeases(30);
   host_.idctl.Do({"drain", "orders"});  // the journal stands still
   const nlohmann::json all = host_.idctl.Json({"lease", "list"});
@@ -194,7 +186,7 @@ TEST_F(Journal, LeasesAreListedInPagesAndSinceATime) {
   EXPECT_EQ(
       host_.idctl.Json({"audit", "--since", "2099-01-01 10:00"}).at("tags").at(0).at("leased"), 0U);
   const IdctlResult cut = host_.idctl.Run({"lease", "list", "--limit", "2"});
-  EXPECT_THAT(cut.out, HasSubstr("--before "));
+  EXPECT_THAT(cut.out, HasSubstr("Only the newest; --limit shows more, --before "));
   for (const char* wrong : {"yesterday", "2026-13-01", "2026-02-30", "7w", "26-11-26", ""}) {
     for (const auto& command : {std::vector<std::string>{"lease", "list"}, {"audit"}}) {
       std::vector<std::string> line = command;

@@ -28,10 +28,7 @@ constexpr std::uint64_t kCallsOfAFallback = 12;
 
 class KernelEntries : public ::testing::Test {
  protected:
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", kIdsAtATime);
-  }
+  void SetUp() override { host_.StartWithTag("orders", kIdsAtATime); }
 
   // Calls by name of a program that claims `count` ids; empty if there is no working strace.
   [[nodiscard]] std::map<std::string, std::uint64_t> Calls(std::uint64_t count) const {

@@ -71,22 +71,6 @@ TEST_F(LaneTags, CreateShowAndSetSayWhatTheOrderIs) {
   EXPECT_EQ(host_.idctl.Json({"tag", "show", "lanes"}).at("tag").at("lane_block"), 0);
 }
 
-TEST_F(LaneTags, WrongOrdersAreRefused) {
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"tag", "create", "x", "--order", "strict"},
-        {"tag", "create", "x", "--lane-block", "65537"},
-        {"tag", "create", "x", "--order", "cpu", "--mode", "snowflake"}}) {
-    EXPECT_EQ(host_.idctl.Run(words).exit_status, 2) << words.back();
-  }
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"tag", "create", "x", "--lane-block", "1"},
-        {"tag", "create", "x", "--order", "cpu", "--mode", "ticket"}}) {
-    const IdctlResult result = host_.idctl.Run(words);
-    EXPECT_NE(result.exit_status, 0) << words.back();
-    EXPECT_THAT(result.err, HasSubstr("idctl: tag create"));
-  }
-}
-
 TEST_F(LaneTags, ProgramsClaimFromLanesByCallAndInlined) {
   idclient::Client client(options_);
   idclient::Tag tag = client.tag("lanes");
@@ -174,10 +158,9 @@ TEST_F(LaneTags, RestartsAndKillsGoOnWithoutADuplicate) {
 TEST_F(LaneTags, ProgramWithoutRestartableSequencesClaimsFromTheRing) {
   int programs = 0;
   const auto claim = [&](const std::string& tunable) {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = "lanes";
-    plan.name = "program" + std::to_string(programs++);
+    WorkerPlan plan{.socket = host_.daemon.socket(),
+                    .tag = "lanes",
+                    .name = "program" + std::to_string(programs++)};
     plan.ids = 5;
     if (!tunable.empty()) plan.environment = {"GLIBC_TUNABLES=" + tunable};
     ClaimWorkerProcess worker(dir_, plan);

@@ -22,10 +22,7 @@ using std::chrono_literals::operator""s;
 
 class LateLoading : public ::testing::Test {
  protected:
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 1'000);
-  }
+  void SetUp() override { host_.StartWithTag("orders", 1'000); }
 
   // Copies, because a library that is loaded twice is one library.
   [[nodiscard]] std::vector<std::string> Neighbours(std::size_t count) const {

@@ -37,10 +37,7 @@ class Limits : public HostWithUsers {
     host_.idctl.Do({"tag", "create", "orders", "--step", "100000"});
   }
   [[nodiscard]] WorkerPlan Plan(const Identity& who, const std::string& name) const {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = "orders";
-    plan.name = name;
+    WorkerPlan plan{.socket = host_.daemon.socket(), .tag = "orders", .name = name};
     plan.identity = who;
     return plan;
   }
@@ -266,7 +263,6 @@ TEST_F(Limits, HundredThousandConnectionsOfOneUserHarmNoOther) {
   EXPECT_TRUE(WaitUntil(Patience(5s), [&] { return honest.ids() > ids + 10; }));
   honest.Stop();
   EXPECT_EQ(honest.Finish(Patience(10s)), 0) << honest.Failure();
-  host_.daemon.Stop();
 }
 
 // While the store does not answer, administration requests pile up.
@@ -337,9 +333,12 @@ class FewDescriptors : public Limits {
               Rule("'*'", kAlice.uid, "access = 'shm'") + Rule("'*'", kBob.uid, "access = 'shm'"));
     host_.daemon.Start();
     host_.idctl.Do({"tag", "create", "orders", "--step", "100000"});
-    const rlimit few{descriptors, descriptors};
-    RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_NOFILE, &few, nullptr) == 0, "prlimit");
+    LimitDescriptors(descriptors, descriptors);
     Reload(ReadFile(host_.daemon.options().config));  // idd plans with the new limit
+  }
+  void LimitDescriptors(rlim_t soft, rlim_t hard) const {
+    const rlimit limit{soft, hard};
+    RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_NOFILE, &limit, nullptr) == 0, "prlimit");
   }
   // The kernel counts the descriptors under way of all processes of idd's user, so that other tests
   // may keep an idd with few descriptors from passing one for a moment.
@@ -400,7 +399,6 @@ TEST_F(FewDescriptors, OneUsersConnectionsLeaveRoomForTheOthers) {
   ExpectServed({.uid = kManyUsers, .gid = kManyUsers});
   ExpectOperatorIsServed();
   EXPECT_THAT(host_.daemon.Log(), ::testing::Not(HasSubstr("accept.failed")));
-  host_.daemon.Stop();
 }
 
 // Unread replies with descriptors are descriptors that idd holds.
@@ -440,24 +438,20 @@ TEST_F(FewDescriptors, RingsLeaveRoomForConnections) {
   const std::size_t first = log.find("ring.create_failed");
   EXPECT_NE(first, std::string::npos);
   EXPECT_EQ(log.find("ring.create_failed", first + 1), std::string::npos) << log;
-  host_.daemon.Stop();
 }
 
 TEST_F(FewDescriptors, LackOfDescriptorsIsReportedOnceWithWhatToRaise) {
   StartWith(64);
-  const rlimit none{8, 64};
-  RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_NOFILE, &none, nullptr) == 0, "prlimit");
+  LimitDescriptors(8, 64);
   // idd tries ten times a second.
   ASSERT_EQ(host_.idctl.Run({"claim", "orders", "--timeout", "2000"}).exit_status, 4);
-  const rlimit enough{64, 64};
-  RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_NOFILE, &enough, nullptr) == 0, "prlimit");
+  LimitDescriptors(64, 64);
   ExpectServed(kBob);
   const std::string log = host_.daemon.Log();
   const std::size_t first = log.find("accept.failed");
   ASSERT_NE(first, std::string::npos) << log;
   EXPECT_THAT(log.substr(first, log.find('\n', first) - first), HasSubstr("LimitNOFILE="));
   EXPECT_EQ(log.find("accept.failed", first + 1), std::string::npos) << log;
-  host_.daemon.Stop();
 }
 
 TEST_F(FewDescriptors, OperatorGetsInWhenUsersHaveAllConnections) {
@@ -476,7 +470,6 @@ TEST_F(FewDescriptors, OperatorGetsInWhenUsersHaveAllConnections) {
   EXPECT_TRUE(WaitUntil(Patience(5s), [this] {
     return host_.idctl.As(kBob).Run({"claim", "orders"}).exit_status == 0;
   }));
-  host_.daemon.Stop();
 }
 
 }  // namespace

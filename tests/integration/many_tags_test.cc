@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <pty.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "idd/wire/frames.h"
+#include "support/child_exit.h"
 #include "support/child_process.h"
 #include "support/host.h"
 #include "support/raw_connection.h"
@@ -117,9 +117,7 @@ TEST_F(ManyTags, TopCountsThemAllAndEnds) {
   RequireErrno(::write(terminal.get(), "q", 1) == 1, "write");
   EXPECT_TRUE(watch([&] { return !is_open; }));
   ::kill(top, is_open ? SIGKILL : 0);
-  int status = -1;
-  RequireErrno(::waitpid(top, &status, 0) == top, "waitpid");
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(ExitOf(top), 0);
 }
 
 }  // namespace

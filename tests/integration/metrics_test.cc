@@ -56,26 +56,14 @@ class Metrics : public HostWithUsers {
   [[nodiscard]] double Claimed(const Scrape& page) const {
     return page.At(kRing) + page.At(kSocket);
   }
-  // Overwrites every cursor of the ring with a value that no claim writes.
+  // No claim writes such a value.
   void ForgeRing(const std::string& tag) const {
-    const Deadline deadline = Deadline::After(Patience(5s));
-    auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
-    Require(channel.ok(), channel.status().message());
-    auto reply = RequestRing(channel.value(), tag, deadline);
-    Require(reply.ok(), reply.status().message());
-    auto ring = shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], tag);
-    Require(ring.ok(), ring.status().message());
-    for (shm::Cursor& cursor : ring.value()->cursors().slots) {
-      if (cursor.next.load(std::memory_order_relaxed) != 0) {
-        cursor.next.store(1, std::memory_order_relaxed);
-      }
-    }
+    ForgeCursors(*MapRing(host_.daemon.socket(), tag), 1);
   }
 };
 
 TEST_F(Metrics, EveryMetricIsExportedAndPromtoolReportsNothing) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
+  host_.StartWithTag("orders", 100);
   host_.idctl.CreateTag(R"(a "quoted" \ tag)", 100);
   static_cast<void>(host_.idctl.Claim("orders", 10));
   static_cast<void>(host_.idctl.Claim(R"(a "quoted" \ tag)", 10));
@@ -92,8 +80,7 @@ TEST_F(Metrics, EveryMetricIsExportedAndPromtoolReportsNothing) {
 }
 
 TEST_F(Metrics, JsonIsTheSameDocument) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
+  host_.StartWithTag("orders", 100);
   static_cast<void>(host_.idctl.Claim("orders", 10));
   const nlohmann::json document = host_.idctl.Json({"metrics"});
   const Scrape page = Look();
@@ -117,8 +104,7 @@ TEST_F(Metrics, JsonIsTheSameDocument) {
 }
 
 TEST_F(Metrics, ClaimedIdsAreThoseThatWereClaimed) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   // The first claim finds no ring; the daemon answers it after its lease.
   SqliteFile database = host_.Database();
   database.Execute("BEGIN IMMEDIATE");
@@ -188,21 +174,8 @@ TEST_F(Metrics, OutageOfTheStoreIsReportedWithItsCost) {
   EXPECT_EQ(PromtoolFindings(host_.idctl.Run({"metrics"}).out), "");
 }
 
-TEST_F(Metrics, StoreThatWentBackwardsIsAnAlarm) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
-  static_cast<void>(host_.idctl.Claim("orders", 10));
-  EXPECT_EQ(Look().At("idd_store_alarms_total{kind=\"backwards\"}"), 0);
-  host_.daemon.Stop();
-  host_.Database().SetMaxId("orders", 1);
-  host_.daemon.Start();
-  static_cast<void>(host_.idctl.Claim("orders", 10));
-  EXPECT_EQ(Look().At("idd_store_alarms_total{kind=\"backwards\"}"), 1);
-}
-
 TEST_F(Metrics, SpoiltRingIsAQuarantineAndWaste) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 300));
   const double claimed = Claimed(Look());
   const std::size_t mark = host_.daemon.LogMark();
@@ -278,8 +251,7 @@ TEST_F(MetricsWithPrometheus, AlertsFollowWhatHappens) {
 }
 
 TEST_F(Metrics, CrashWithoutASuccessorIsWasteAndCountersStartAtZero) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 300));
   const double started = Look().At("idd_start_time_seconds");
   EXPECT_EQ(Look().At("idd_start_time_seconds"), started) << "it was reported as a restart";
@@ -298,8 +270,7 @@ TEST_F(Metrics, CrashWithoutASuccessorIsWasteAndCountersStartAtZero) {
 TEST_F(Metrics, InheritedLeasesAreReportedAndCountOnce) {
   ServiceManagerStandIn manager(dir_);
   host_.daemon.options().manager = &manager;
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 300));
   // Claims that wait for a lease are answered before it is in the ring; the next claim finds it
   // there.
@@ -312,7 +283,6 @@ TEST_F(Metrics, InheritedLeasesAreReportedAndCountOnce) {
   EXPECT_GE(page.At("idd_inherited_leases"), 1);
   EXPECT_EQ(Claimed(page), 7) << "ids from before the restart are counted again";
   EXPECT_EQ(page.At("idd_tag_wasted_ids_total{tag=\"orders\"}"), 0);
-  host_.daemon.Stop();
 }
 
 TEST_F(Metrics, LeaseThatIsRefusedIsReported) {
@@ -358,8 +328,7 @@ TEST_F(Metrics, UsersSeeTheTagsThatTheyMayUse) {
 TEST_F(Metrics, LimitsThatWereReachedAreReported) {
   Configure("[limits]\nconnections_per_uid = 1\nrequests_per_second_per_uid = 1\n" +
             Rule("'orders'", kAlice.uid, "access = 'socket'"));
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 1000);
+  host_.StartWithTag("orders", 1000);
   static_cast<void>(host_.idctl.Claim("orders", 1));
   const Idctl alice = host_.idctl.As(kAlice);
   for (int i = 0; i < 8; ++i) static_cast<void>(alice.Run({"status"}));

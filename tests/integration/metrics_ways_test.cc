@@ -61,7 +61,7 @@ class MetricsWays : public ::testing::Test {
   }
 
   const TempDir dir_;
-  Host host_{dir_};
+  CleanHost host_{dir_};
   const std::uint16_t port_ = FreePorts(1).front();
 };
 
@@ -137,7 +137,6 @@ TEST_F(MetricsWays, SlowScrapersDelayNeitherClaimsNorOthersIndefinitely) {
     ASSERT_GT(::recv(fd.get(), answer.data(), answer.size() - 1, 0), 0);
     EXPECT_THAT(answer.data(), StartsWith("HTTP/1.1 4"));
   }
-  host_.daemon.Stop();
 }
 
 // Fifty requests that never ended kept scrapes out for more than ten seconds, Prometheus' timeout;
@@ -151,7 +150,6 @@ TEST_F(MetricsWays, RequestsThatNeverEndKeepNoScrapeOut) {
   }
   EXPECT_EQ(Http(port_, "GET", "/metrics", Patience(10s)).status, 200);
   EXPECT_EQ(Http(port_, "GET", "/metrics", Patience(10s)).status, 200);
-  host_.daemon.Stop();
 }
 
 TEST_F(MetricsWays, NonsenseIsAnsweredAndEndsThere) {
@@ -166,7 +164,6 @@ TEST_F(MetricsWays, NonsenseIsAnsweredAndEndsThere) {
         << nonsense;
   }
   EXPECT_EQ(Http(port_, "GET", "/metrics").status, 200);
-  host_.daemon.Stop();
 }
 
 TEST_F(MetricsWays, AddressThatCannotBeEndsTheStart) {

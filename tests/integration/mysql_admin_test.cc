@@ -174,36 +174,6 @@ TEST_F(MysqlAdmin, AuditOfAllHostsCountsEveryLeaseOfTheJournal) {
   EXPECT_EQ(all.abandoned, own.abandoned + other.abandoned);
 }
 
-TEST_F(MysqlAdmin, AuditFindsIdsThatTwoHostsKept) {
-  a_.idctl.CreateTag("orders", 50);
-  const std::uint64_t id = a_.idctl.Claim("orders").front();
-  EXPECT_EQ(a_.idctl.Run({"audit", "--all-hosts"}).exit_status, 0);
-  server_.Session().Execute(
-      "INSERT INTO idd_lease(token, biz_tag, host, base, `limit`) VALUES(REPEAT('0', 32), 'orders',"
-      " 'ghost', " +
-      std::to_string(id) + ", " + std::to_string(id + 1) + ")");
-  const IdctlResult result = a_.idctl.Run({"audit", "--all-hosts"});
-  EXPECT_EQ(result.exit_status, 1);
-  EXPECT_THAT(result.out, HasSubstr("shares ids with"));
-  EXPECT_THAT(result.out, HasSubstr("ghost"));
-}
-
-TEST_F(MysqlAdmin, EveryHostSeesTheOthersAndTheirLeases) {
-  a_.idctl.CreateTag("orders", 50);
-  EXPECT_FALSE(b_.idctl.Claim("orders").empty());
-  const nlohmann::json hosts = a_.idctl.Json({"host", "list"}).at("hosts");
-  ASSERT_EQ(hosts.size(), 2U);
-  std::string boot_id = ReadFile("/proc/sys/kernel/random/boot_id");
-  boot_id.pop_back();
-  for (const auto& host : hosts) EXPECT_EQ(host.at("boot_id"), boot_id);
-  EXPECT_EQ(hosts.at(1).at("host"), "host-b");
-  EXPECT_THAT(a_.idctl.Run({"host", "list"}).out, HasSubstr(boot_id));
-  const nlohmann::json leases = a_.idctl.Json({"lease", "list", "--host", "host-b"}).at("leases");
-  ASSERT_FALSE(leases.empty());
-  for (const auto& lease : leases) EXPECT_EQ(lease.at("host"), "host-b");
-  EXPECT_TRUE(a_.idctl.Json({"lease", "list", "--host", "host-a"}).at("leases").empty());
-}
-
 // Regression: beside other hosts the first claim of each new tag failed, as did the first after the
 // tag's limit was raised: no host may lease above a ceiling that the witnesses have not noted yet.
 TEST_F(MysqlAdmin, CommandThatMakesATagReturnsWhenItCanBeClaimed) {

@@ -98,15 +98,6 @@ TEST_F(MysqlFaults, WrongPasswordIsNamedAndHidden) {
   EXPECT_TRUE(WaitUp());
 }
 
-TEST_F(MysqlFaults, PasswordComesFromAFile) {
-  server_.Start();
-  WriteFile(dir_.File("password"), "secret\n");
-  std::string url = Url();
-  url.replace(url.find(":secret"), 7, "");
-  Start(url + "&password_file=" + dir_.File("password"));
-  EXPECT_TRUE(WaitUp()) << Database();
-}
-
 // Changing the password without a restart: idd reads the file at every connect.
 TEST_F(MysqlFaults, ChangedPasswordFileIsReadAtTheNextConnect) {
   server_.Start();
@@ -186,18 +177,6 @@ TEST_F(MysqlFaults, LockedTableIsNamedAndOpensAgain) {
   }
   EXPECT_TRUE(ClaimsWithin("orders", Patience(10s)));
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
-}
-
-TEST_F(MysqlFaults, DeletedRowIsNoTagAndNeverMadeAgain) {
-  server_.Start();
-  Start(Url());
-  CreateDryTag("orders");
-  ASSERT_TRUE(ClaimsWithin("orders", Patience(10s)));
-  server_.Session().Execute("DELETE FROM leaf_alloc");
-  EXPECT_TRUE(WaitUntil(Patience(10s), [&] {
-    return host_.idctl.Run({"claim", "orders"}).exit_status == 3;
-  }));
-  EXPECT_EQ(server_.Session().Query("SELECT COUNT(*) FROM leaf_alloc"), "0");
 }
 
 TEST_F(MysqlFaults, ServerThatAcceptsAndNeverAnswersIsGivenUpInTime) {

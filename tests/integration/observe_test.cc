@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +16,7 @@
 #include "idd/shm/abi.h"
 #include "idd/shm/ring_observer.h"
 #include "idd/wire/frames.h"
+#include "support/child_exit.h"
 #include "support/raw_connection.h"
 #include "support/ring_request.h"
 #include "support/users.h"
@@ -163,9 +163,7 @@ int HarmDoneAsSomebodyElse(int fd) {
     if (::fchmod(fd, 0666) == 0) ::_exit(8);
     ::_exit(0);
   }
-  int status = 0;
-  RequireErrno(::waitpid(child, &status, 0) == child, "waitpid");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+  return ExitOf(child);
 }
 
 TEST_F(Observe, NothingCanBeWrittenThroughTheDescriptors) {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "idd/wire/frames.h"
+#include "support/child_exit.h"
 #include "support/raw_connection.h"
 #include "support/ring_request.h"
 #include "support/users.h"
@@ -148,9 +148,7 @@ int HelloAsRootOfANamespace(const Identity& who, const std::string& socket) {
     if (::geteuid() != 0) ::_exit(2);
     ::_exit(RawConnection::AnswersHello(socket) ? 0 : 1);
   }
-  int status = 0;
-  RequireErrno(::waitpid(child, &status, 0) == child, "waitpid");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ExitOf(child);
 }
 
 TEST_F(Permissions, RootOfAUserNamespaceHasItsOutsideUid) {
@@ -168,6 +166,7 @@ class RawAttach : public Permissions {
   struct Answer {
     std::uint32_t status = 0;
     std::uint64_t ring_id = 0;
+    std::uint64_t bytes = 0;
     int descriptors = 0;
   };
   [[nodiscard]] Answer Attach(const Identity& who, const std::string& tag) const {
@@ -183,7 +182,9 @@ class RawAttach : public Permissions {
         wire::ParseReply<wire::AttachReply>(frame.value(), wire::FrameType::kAttach, &reason);
     int descriptors = 0;
     for (const ScopedFd& fd : reply.value().fds) descriptors += fd.valid() ? 1 : 0;
-    return {granted.value().status, granted.value().ring_id, descriptors};
+    const wire::AttachReply& told = granted.value();
+    return {told.status, told.ring_id, told.table_bytes + std::uint64_t{told.cursors_bytes},
+            descriptors};
   }
 };
 
@@ -201,6 +202,14 @@ TEST_F(RawAttach, ClientWithSocketAccessGetsNoDescriptorAndClaims) {
   EXPECT_EQ(denied.descriptors, 0);
   EXPECT_EQ(host_.idctl.As(kAlice).Claim("users", 500).size(), 500U);
   EXPECT_EQ(Attach({}, "users").descriptors, 2) << "for root, too";
+  host_.idctl.Do({"tag", "set", "users", "--access", "socket"});
+  for (int i = 0; i < 3; ++i) {
+    const Answer nothing = Attach({}, "users");
+    EXPECT_EQ(nothing.status, 0U);
+    EXPECT_EQ(nothing.ring_id + nothing.bytes, 0U);
+    EXPECT_EQ(nothing.descriptors, 0);
+    static_cast<void>(host_.idctl.Claim("users", 10));
+  }
 }
 
 TEST_F(RawAttach, ClientWithSocketAccessAttachesAgainOnlyWhenItNamesARing) {

@@ -36,10 +36,7 @@ class Reloading : public HostWithUsers {
         {"tag", "create", "orders", "--step", "1000", "--max-step", "1000", "--refill", "leaf"});
   }
   void StartWorker(bool retry = false) {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = "orders";
-    plan.name = "worker";
+    WorkerPlan plan{.socket = host_.daemon.socket(), .tag = "orders", .name = "worker"};
     plan.pace_us = 100;
     plan.batch = 20;
     plan.retry = retry;
@@ -95,7 +92,6 @@ TEST_F(Reloading, FileWithAMistakeChangesNothing) {
       << host_.daemon.LogSince(mark);
   EXPECT_EQ(host_.idctl.As(kAlice).Claim("orders", 2500).size(), 2500U);
   EXPECT_THAT(host_.daemon.Log(), Not(HasSubstr("lease.granted")));
-  host_.daemon.Stop();
 }
 
 TEST_F(Reloading, WhatNeedsARestartIsNamedAndStays) {
@@ -128,7 +124,6 @@ TEST_F(Reloading, StricterRuleTakesTheRingFromThoseWhoMapIt) {
   ExpectProgress();
   EXPECT_THAT(host_.daemon.LogSince(quiet), Not(HasSubstr("ring.retired")));
   ExpectWorkerWasServedWell();
-  host_.daemon.Stop();
 }
 
 TEST_F(Reloading, UserWithoutAnyRightLeftIsClosedAndDenied) {
@@ -149,26 +144,18 @@ TEST_F(Reloading, UserWithoutAnyRightLeftIsClosedAndDenied) {
   EXPECT_EQ(host_.idctl.As(kAlice).Run({"claim", "orders"}).exit_status, 6);
   EXPECT_EQ(host_.idctl.As(kBob).Claim("orders", 1500).size(), 1500U);
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
-  host_.daemon.Stop();
 }
 
 // A mapping does not end with the connection over which it came.
 TEST_F(Reloading, StricterRuleClosesTheRingOfOneWhoHasDisconnected) {
   Start(Alice("access = 'shm'"));
-  const Deadline deadline = Deadline::After(Patience(5s));
-  std::optional<wire::Message> reply;
+  std::unique_ptr<shm::RingMemory> memory;
   {
     const ScopedIdentity alice(kAlice);
-    auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
-    ASSERT_TRUE(channel.ok()) << channel.status().message();
-    auto granted = RequestRing(channel.value(), "orders", deadline);
-    ASSERT_TRUE(granted.ok()) << granted.status().message();
-    reply = std::move(granted).value();
+    memory = MapRing(host_.daemon.socket(), "orders");
   }
-  const auto memory = shm::RingMemory::Attach(reply->fds[0], reply->fds[1], "orders");
-  ASSERT_TRUE(memory.ok()) << memory.status().message();
   shm::ClaimView view{shm::DryPoint()};
-  const shm::RingClaimer claimer(memory.value()->table(), memory.value()->cursors(), view);
+  const shm::RingClaimer claimer(memory->table(), memory->cursors(), view);
   EXPECT_EQ(claimer.state(), shm::RingState::kActive);
   static_cast<void>(host_.idctl.Claim("orders", 10));
   Reload(Alice("access = 'socket'"));
@@ -195,7 +182,6 @@ TEST_F(Reloading, MissingDatabaseIsDownAndTheOldOneComesBack) {
   EXPECT_EQ(host_.idctl.Run({"claim", "orders", "-n", "5000", "--timeout", "20000"}).exit_status,
             0);
   EXPECT_TRUE(host_.idctl.Audit("orders").ok);
-  host_.daemon.Stop();
 }
 
 // An older copy under another name: idd lifts it to the marks in use before it leases anything.
@@ -215,7 +201,6 @@ TEST_F(Reloading, OlderCopyOfTheDatabaseLeasesNothingTwice) {
   std::vector<Claimer> claimers;
   worker_->AddClaimers(claimers);
   EXPECT_EQ(Join(CheckUnique(claimers)) + Join(CheckRising(claimers)), "");
-  host_.daemon.Stop();
 }
 
 TEST_F(Reloading, DatabaseMovesToAnotherEndpointAndPassword) {
@@ -246,7 +231,6 @@ TEST_F(Reloading, DatabaseMovesToAnotherEndpointAndPassword) {
   EXPECT_TRUE(host_.daemon.WaitForLogLine("store.up", mark, Patience(10s)));
   ExpectProgress();
   ExpectWorkerWasServedWell();
-  host_.daemon.Stop();
 }
 
 }  // namespace

@@ -24,8 +24,7 @@ using ::testing::HasSubstr;
 class ReplacedDatabase : public ::testing::Test {
  protected:
   void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 100);
+    host_.StartWithTag("orders", 100);
     Keep(host_.idctl.Claim("orders", 10));
   }
 
@@ -51,6 +50,11 @@ class ReplacedDatabase : public ::testing::Test {
     });
   }
 
+  // A host whose mark is below the other's.
+  void StartLow() {
+    low_.daemon.Start();
+    Keep(low_.idctl.Claim("orders", 10));
+  }
   // Enough rounds for each host to lease more than once: the ring of a host that claims little
   // holds two steps.
   void ClaimInTurn(std::initializer_list<Host*> hosts) {
@@ -76,8 +80,7 @@ class ReplacedDatabase : public ::testing::Test {
   std::string OtherDatabase() const {
     Host maker(dir_, "maker");
     maker.daemon.options().database = dir_.File("other.db");
-    maker.daemon.Start();
-    maker.idctl.CreateTag("orders", 100);
+    maker.StartWithTag("orders", 100);
     maker.daemon.Stop();
     return maker.daemon.options().database;
   }
@@ -101,7 +104,8 @@ class ReplacedDatabase : public ::testing::Test {
   }
 
   const TempDir dir_;
-  Host host_{dir_};
+  CleanHost host_{dir_};
+  CleanHost low_{dir_, "host-b"};
   std::set<std::uint64_t> ids_;
 };
 
@@ -127,7 +131,6 @@ TEST_F(ReplacedDatabase, MissingFileIsNotCreatedAgainAndClaimsContinueFromTheRin
   EXPECT_TRUE(WaitForIds(host_)) << host_.daemon.Log();
   EXPECT_THAT(host_.daemon.Log(), Not(HasSubstr("ring.retired")));
   ExpectAudit();
-  host_.daemon.Stop();
 }
 
 TEST_F(ReplacedDatabase, MissingFileAtAStartIsNotCreatedAgain) {
@@ -138,27 +141,19 @@ TEST_F(ReplacedDatabase, MissingFileAtAStartIsNotCreatedAgain) {
   EXPECT_FALSE(Exists(path()));
   MoveBack();
   EXPECT_TRUE(WaitForIds(host_)) << host_.daemon.Log();
-  host_.daemon.Stop();
 }
 
 // The other database starts at 1 again, and the host with the lower mark asks first.
 TEST_F(ReplacedDatabase, TwoHostsOnAnotherDatabaseNeverGetTheSameIds) {
-  Host low(dir_, "host-b");
-  low.daemon.Start();
-  Keep(low.idctl.Claim("orders", 10));
+  StartLow();
   Keep(host_.idctl.Claim("orders", 2000));
   const std::size_t mark = host_.daemon.LogMark();
   PutInPlace(OtherDatabase());
-  for (int i = 0; i < 3; ++i) {
-    Keep(low.idctl.Claim("orders", 300));
-    Keep(host_.idctl.Claim("orders", 300));
-  }
+  ClaimInTurn({&low_, &host_});
   EXPECT_TRUE(host_.daemon.WaitForLogLine("error store.identity_changed was=.* is=", mark, 0s))
       << host_.daemon.Log();
-  EXPECT_THAT(host_.daemon.Log() + low.daemon.Log(), Not(HasSubstr("ring.retired")));
+  EXPECT_THAT(host_.daemon.Log() + low_.daemon.Log(), Not(HasSubstr("ring.retired")));
   ExpectAudit();
-  low.daemon.Stop();
-  host_.daemon.Stop();
 }
 
 // The other database lacks the tag: the rings must not be treated as those of a deleted tag.
@@ -176,7 +171,6 @@ TEST_F(ReplacedDatabase, DatabaseWithoutTheTagClosesNoRingAndItsNamesakeStartsAb
   host_.idctl.CreateTag("orders", 100);
   EXPECT_TRUE(WaitForIds(host_)) << host_.daemon.Log();
   EXPECT_THAT(host_.daemon.Log(), Not(HasSubstr("ring.retired")));
-  host_.daemon.Stop();
 }
 
 TEST_F(ReplacedDatabase, OlderCopyIsLiftedAndTheAuditAddsUp) {
@@ -193,7 +187,6 @@ TEST_F(ReplacedDatabase, OlderCopyIsLiftedAndTheAuditAddsUp) {
   host_.daemon.Restart();
   Keep(host_.idctl.Claim("orders", 500));
   ExpectAudit();
-  host_.daemon.Stop();
 }
 
 TEST_F(ReplacedDatabase, OlderCopyFromBeforeARestartAddsUpToo) {
@@ -206,95 +199,75 @@ TEST_F(ReplacedDatabase, OlderCopyFromBeforeARestartAddsUpToo) {
   ExpectAudit();
   Keep(host_.idctl.Claim("orders", 500));
   ExpectAudit();
-  host_.daemon.Stop();
 }
 
 TEST_F(ReplacedDatabase, OlderCopyBetweenTwoHostsGivesNoIdTwice) {
-  Host low(dir_, "host-b");
-  low.daemon.Start();
-  Keep(low.idctl.Claim("orders", 10));
+  StartLow();
   const std::string copy = Copy();
   Keep(host_.idctl.Claim("orders", 2000));
   PutInPlace(copy);
-  for (int i = 0; i < 3; ++i) {
-    Keep(low.idctl.Claim("orders", 300));
-    Keep(host_.idctl.Claim("orders", 300));
-  }
+  ClaimInTurn({&low_, &host_});
   ExpectAudit();
-  low.daemon.Stop();
-  host_.daemon.Stop();
 }
 
 // --- set back under hosts that have it open: the file keeps its inode
 
 TEST_F(ReplacedDatabase, RestoreInPlaceBetweenTwoHostsGivesNoIdTwice) {
-  Host low(dir_, "host-b");
-  low.daemon.Start();
-  Keep(low.idctl.Claim("orders", 10));
+  StartLow();
   const std::string copy = Copy();
   Keep(host_.idctl.Claim("orders", 2000));
-  const std::size_t mark = low.daemon.LogMark();
+  const std::size_t mark = low_.daemon.LogMark();
   const std::size_t other_mark = host_.daemon.LogMark();
   host_.Database().RestoreFrom(copy);
-  ClaimInTurn({&low, &host_});
+  ClaimInTurn({&low_, &host_});
   // The host that looks first logs it.
   EXPECT_TRUE(WaitUntil(Patience(5s),
                         [&] {
                           const std::string logs =
-                              low.daemon.LogSince(mark) + host_.daemon.LogSince(other_mark);
+                              low_.daemon.LogSince(mark) + host_.daemon.LogSince(other_mark);
                           return logs.find("error store.set_back") != std::string::npos;
                         }))
-      << low.daemon.Log() << host_.daemon.Log();
+      << low_.daemon.Log() << host_.daemon.Log();
   ExpectAudit();
-  low.daemon.Stop();
-  host_.daemon.Stop();
 }
 
 // The host that starts has never leased the ids that the other host, which is off, handed out.
 TEST_F(ReplacedDatabase, RestoreInPlaceIsSeenByAHostThatStartsWhileTheOtherIsOff) {
-  Host low(dir_, "host-b");
-  low.daemon.Start();
-  Keep(low.idctl.Claim("orders", 10));
+  StartLow();
   const std::string copy = Copy();
   Keep(host_.idctl.Claim("orders", 2000));
   host_.daemon.Kill();
-  low.daemon.Kill();
+  low_.daemon.Kill();
   host_.Database().RestoreFrom(copy);
-  low.daemon.Start();
-  for (int i = 0; i < 3; ++i) Keep(low.idctl.Claim("orders", 300));
+  low_.daemon.Start();
+  for (int i = 0; i < 3; ++i) Keep(low_.idctl.Claim("orders", 300));
   host_.daemon.Start();
-  ClaimInTurn({&low, &host_});
-  low.daemon.Stop();
-  host_.daemon.Stop();
+  ClaimInTurn({&low_, &host_});
 }
 
 TEST_F(ReplacedDatabase, DeletedSharedMemoryAndARestartGiveNoIdTwice) {
-  Host low(dir_, "host-b");
-  low.daemon.Start();
-  ClaimInTurn({&low, &host_});
+  StartLow();
+  ClaimInTurn({&low_, &host_});
   ::unlink((path() + "-shm").c_str());
-  low.daemon.Kill();
-  low.daemon.Start();
-  ClaimInTurn({&low, &host_});
+  low_.daemon.Kill();
+  low_.daemon.Start();
+  ClaimInTurn({&low_, &host_});
   ExpectAudit();
   EXPECT_EQ(host_.Database().QueryText("PRAGMA integrity_check"), "ok");
   // A look finds it (store.not_current), or a lease that was under way (store.down).
   ExpectLogged(host_, "-wal or -shm was replaced or deleted while idd had it open");
-  low.daemon.Stop();
-  host_.daemon.Stop();
 }
 
 // The host that starts may be the first to open the file; then both lose what was not copied from
 // the log.
 TEST_F(ReplacedDatabase, DeletedLogAndSharedMemoryAndARestartGiveNoIdTwice) {
-  Host low(dir_, "host-b");
-  low.daemon.Start();
+  StartLow();
   host_.Database().Execute("PRAGMA wal_checkpoint(TRUNCATE)");
-  ClaimInTurn({&low, &host_});
+  ClaimInTurn({&low_, &host_});
   for (const char* suffix : {"-wal", "-shm"}) ::unlink((path() + suffix).c_str());
-  low.daemon.Kill();
-  low.daemon.Start();
-  ClaimInTurn({&low, &host_});
+  low_.daemon.Kill();
+  low_.daemon.Start();
+  ClaimInTurn({&low_, &host_});
   ExpectAudit();
   EXPECT_EQ(host_.Database().QueryText("PRAGMA integrity_check"), "ok");
   // If host-a looks before host-b opens the file, host-a closes the last connection, and SQLite
@@ -302,28 +275,23 @@ TEST_F(ReplacedDatabase, DeletedLogAndSharedMemoryAndARestartGiveNoIdTwice) {
   const std::string log = host_.daemon.Log();
   if (log.find("store.not_current") == std::string::npos) {
     ExpectLogged(host_, "store.replaced");
-    ExpectLogged(low, "store.set_back");
+    ExpectLogged(low_, "store.set_back");
   }
-  low.daemon.Stop();
-  host_.daemon.Stop();
 }
 
 // Transactions that were committed but not copied into the file are lost with the log.
 TEST_F(ReplacedDatabase, LogDeletedWhileEveryHostIsOffGivesNoIdTwice) {
-  Host low(dir_, "host-b");
-  low.daemon.Start();
+  low_.daemon.Start();
   host_.Database().Execute("PRAGMA wal_checkpoint(TRUNCATE)");
-  Keep(low.idctl.Claim("orders", 10));
+  Keep(low_.idctl.Claim("orders", 10));
   Keep(host_.idctl.Claim("orders", 2000));
-  low.daemon.Kill();
+  low_.daemon.Kill();
   host_.daemon.Kill();
   for (const char* suffix : {"-wal", "-shm"}) ::unlink((path() + suffix).c_str());
-  low.daemon.Start();
-  for (int i = 0; i < 3; ++i) Keep(low.idctl.Claim("orders", 300));
+  low_.daemon.Start();
+  for (int i = 0; i < 3; ++i) Keep(low_.idctl.Claim("orders", 300));
   host_.daemon.Start();
-  ClaimInTurn({&low, &host_});
-  low.daemon.Stop();
-  host_.daemon.Stop();
+  ClaimInTurn({&low_, &host_});
 }
 
 TEST_F(ReplacedDatabase, EmptiedFileIsNotServed) {
@@ -338,7 +306,6 @@ TEST_F(ReplacedDatabase, EmptiedFileIsNotServed) {
   EXPECT_EQ(ClaimUntilDry().exit_status, 5);
   PutInPlace(copy);
   EXPECT_TRUE(WaitForIds(host_)) << host_.daemon.Log();
-  host_.daemon.Stop();
 }
 
 // The file becomes smaller while idd has it open, which is no damage.
@@ -358,7 +325,6 @@ TEST_F(ReplacedDatabase, FileThatAVacuumMadeSmallerJustBeforeAStopLosesNothing) 
   EXPECT_EQ(audit.claimed, ids_.size());
   EXPECT_EQ(audit.abandoned, 0U) << host_.daemon.Log();
   ExpectAudit();
-  host_.daemon.Stop();
 }
 
 // A host may start with a state dir that remembers another database.
@@ -372,7 +338,6 @@ TEST_F(ReplacedDatabase, OtherDatabaseAtAStartIsLiftedToTheMarksAndAlarmed) {
   EXPECT_GE(host_.Database().MaxId("orders"), 511U) << "before anybody asked for ids";
   Keep(host_.idctl.Claim("orders", 300));
   ExpectAudit();
-  host_.daemon.Stop();
 }
 
 }  // namespace

@@ -91,23 +91,6 @@ TEST_F(Restart, EveryKindOfEndInTurnMakesNoGap) {
   ExpectAccounted();
 }
 
-TEST_F(Restart, ClientThatIsAttachedGoesOnByItself) {
-  idclient::Client client = OpenClient(Patience(10s));
-  idclient::Tag tag = client.tag("orders");
-  const auto claim = [&](int count) {
-    for (int i = 0; i < count; ++i) ASSERT_EQ(tag.claim(), ++last_);
-  };
-  claim(10);
-  host_.daemon.Kill();
-  claim(10);  // while idd is down
-  host_.daemon.Start();
-  claim(2000);
-  host_.daemon.Stop();
-  host_.daemon.Start();
-  claim(10);
-  ExpectAccounted();
-}
-
 // As `systemctl restart` does it: idd closes nothing and hands nothing back, and claims continue.
 TEST_F(Restart, LeavesTheRingsOpenForTheNext) {
   idclient::Client client = OpenClient(Patience(10s));
@@ -251,15 +234,6 @@ TEST_F(Restart, RingIsServedWithoutTheStore) {
   ExpectAccounted();
 }
 
-TEST_F(Restart, FullStopOfTheManagerIsAsWithoutOne) {
-  ExpectGoesOn(10);
-  host_.daemon.Kill();
-  manager_.ForgetDescriptors();
-  host_.daemon.Start();
-  EXPECT_GT(host_.idctl.Claim("orders").front(), 1000U);
-  EXPECT_THAT(Leases("abandoned"), ::testing::Not(SizeIs(0)));
-}
-
 TEST_F(Restart, DescriptorsThatAreLostOrForeignCostTheirLeasesOnly) {
   ExpectGoesOn(10);
   ExpectGoesOn(1);  // now the ring has the lease
@@ -333,21 +307,15 @@ TEST_F(Restart, ListThatIsNotUnderstoodCostsNothingAfterACleanStop) {
 TEST_F(Restart, ClientThatReopensTheEarlierRingIsNoticed) {
   ExpectGoesOn(10);
   ExpectGoesOn(1);  // now the ring has the lease
-  const Deadline deadline = Deadline::After(Patience(5s));
-  auto channel = ConnectAndGreet(host_.daemon.socket(), deadline);
-  ASSERT_TRUE(channel.ok());
-  auto reply = RequestRing(channel.value(), "orders", deadline);
-  ASSERT_TRUE(reply.ok());
-  auto ring = shm::RingMemory::Attach(reply.value().fds[0], reply.value().fds[1], "orders");
-  ASSERT_TRUE(ring.ok());
+  const auto ring = MapRing(host_.daemon.socket(), "orders");
   host_.daemon.Kill();
   host_.daemon.Start();
   ExpectGoesOn(10);
   const std::size_t mark = host_.daemon.LogMark();
-  ring.value()->cursors().slots[1].next = 5;
+  ring->cursors().slots[1].next = 5;
   EXPECT_TRUE(host_.daemon.WaitForLogLine("ring.reopened .*orders", mark, Patience(5s)));
   EXPECT_TRUE(host_.daemon.WaitForLogLine("ring.quarantined .*orders", mark, Patience(5s)));
-  EXPECT_GE(ring.value()->cursors().slots[1].next, shm::kClosingStep);
+  EXPECT_GE(ring->cursors().slots[1].next, shm::kClosingStep);
   EXPECT_GT(host_.idctl.Claim("orders").front(), 1000U) << "ids of the reopened ring came again";
 }
 

@@ -36,9 +36,6 @@ class SnowflakeTags : public ::testing::Test {
   [[nodiscard]] std::uint64_t WorkerOf(const Host& host, std::uint64_t id) const {
     return PartsOf(host, id).at("worker");
   }
-  [[nodiscard]] std::string StateOf(const std::string& tag) const {
-    return host_.idctl.Json({"status", tag}).at("tags").at(0).at("state");
-  }
   void ExpectAuditAddsUp() const {
     const IdctlResult audit = host_.idctl.Run({"audit"});
     EXPECT_EQ(audit.exit_status, 0) << audit.out << audit.err;
@@ -116,74 +113,19 @@ TEST_F(SnowflakeTags, DecodeOfAnotherTagIsRefused) {
   EXPECT_THAT(result.err, HasSubstr("its ids are plain numbers without parts"));
 }
 
-// A drain hands the rest of the window back, so that another host has the worker id at once.
-TEST_F(SnowflakeTags, DrainFreesTheWorkerId) {
-  host_.idctl.Do({"tag", "create", "few", "--mode", "snowflake", "--layout", "41/1/12"});
-  host_.idctl.Do({"tag", "set", "few", "--outage-tolerance", "3600"});
-  Host second(dir_, "host-b");
-  second.daemon.Start();
-  Host third(dir_, "host-c");
-  third.daemon.Start();
-  const std::uint64_t before = host_.idctl.Claim("few").front();
-  (void)second.idctl.Claim("few");
-  const IdctlResult refused = third.idctl.Run({"claim", "few", "--timeout", "500"});
-  EXPECT_NE(refused.exit_status, 0);
-  EXPECT_THAT(refused.err, HasSubstr("all 2 worker ids are in use; the first is free at"));
-
-  EXPECT_EQ(host_.idctl.Json({"drain", "few"}).at("done"), true);
-  EXPECT_EQ(StateOf("few"), "drained");
-  const IdctlResult drained = host_.idctl.Run({"claim", "few"});
-  EXPECT_THAT(drained.err, HasSubstr("drained on this host"));
-  const std::uint64_t after = third.idctl.Claim("few").front();
-  EXPECT_EQ(
-      third.idctl.Json({"decode", "few", std::to_string(after)}).at("parts").at(0).at("worker"), 0);
-  EXPECT_GT(after, before);
-  host_.idctl.Do({"resume", "few"});
-  EXPECT_NE(host_.idctl.Run({"claim", "few", "--timeout", "500"}).exit_status, 0)
-      << "its worker id is another host's now";
-  ExpectAuditAddsUp();
-}
-
-TEST_F(SnowflakeTags, CleanStopKeepsTheWorkerIdForTheNextStart) {
+TEST_F(SnowflakeTags, CleanStopKeepsTheWorkerIdForTheNextStartAndAKillDoesNot) {
   const std::uint64_t before = host_.idctl.Claim("events").front();
-  host_.daemon.Stop();
-  host_.daemon.Start();
-  const std::uint64_t after = host_.idctl.Claim("events").front();
-  EXPECT_GT(after, before);
-  EXPECT_EQ(WorkerOf(host_, after), WorkerOf(host_, before));
+  host_.daemon.Restart();
+  const std::uint64_t stopped = host_.idctl.Claim("events").front();
+  EXPECT_GT(stopped, before);
+  EXPECT_EQ(WorkerOf(host_, stopped), WorkerOf(host_, before));
   ExpectAuditAddsUp();
-}
-
-TEST_F(SnowflakeTags, KilledHostTakesAnotherWorkerId) {
-  const std::uint64_t before = host_.idctl.Claim("events").front();
   host_.daemon.Kill();
   host_.daemon.Start();
-  const std::uint64_t after = host_.idctl.Claim("events").front();
-  EXPECT_GT(after, before);
-  EXPECT_NE(WorkerOf(host_, after), WorkerOf(host_, before)) << "its window is not over";
+  const std::uint64_t killed = host_.idctl.Claim("events").front();
+  EXPECT_GT(killed, stopped);
+  EXPECT_NE(WorkerOf(host_, killed), WorkerOf(host_, stopped)) << "its window is not over";
   ExpectAuditAddsUp();
-}
-
-// Without a layout, another tag of the same name would hand out the same ids again.
-TEST_F(SnowflakeTags, DeletedTagComesBackWithItsLayoutOnly) {
-  const std::uint64_t before = host_.idctl.Claim("events").front();
-  host_.idctl.Do({"tag", "delete", "events", "--force"});
-  const IdctlResult other =
-      host_.idctl.Run({"tag", "create", "events", "--mode", "snowflake", "--layout", "40/10/12"});
-  EXPECT_NE(other.exit_status, 0);
-  EXPECT_THAT(other.err, HasSubstr("existed before with the layout"));
-  host_.idctl.Do({"tag", "create", "events", "--mode", "snowflake", "--clock", "daemon"});
-  EXPECT_GT(host_.idctl.Claim("events").front(), before);
-  ExpectAuditAddsUp();
-}
-
-TEST_F(SnowflakeTags, SocketTagHasNoRing) {
-  host_.idctl.Do({"tag", "set", "events", "--access", "socket"});
-  idclient::Client client({.socket_path = host_.daemon.socket(), .timeout = Patience(10s)});
-  idclient::Tag tag = client.tag("events");
-  const std::uint64_t first = tag.claim();
-  EXPECT_GT(tag.claim(), first);
-  EXPECT_EQ(WorkerOf(host_, first), 0U);
 }
 
 // idd moves the ring only while the tag is in use. The first claim after a pause asks idd, and does

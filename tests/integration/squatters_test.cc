@@ -69,8 +69,7 @@ TEST_F(Squatters, FileOfAnotherUserIsLeftAlone) {
 }
 
 TEST_F(Squatters, SocketThatIsReplacedWhileIddRunsIsNotTrustedAndNotRemoved) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
+  host_.StartWithTag("orders", 100);
   RawConnection early(host_.daemon.socket());
   early.Hello();
   {

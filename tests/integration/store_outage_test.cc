@@ -29,6 +29,11 @@ class StoreOutage : public ::testing::Test {
  protected:
   StoreOutage() { host_.daemon.options().database = disk_.File("idd.db"); }
 
+  void StartAndClaim() {
+    host_.StartWithTag("orders", 100);
+    Keep(host_.idctl.Claim("orders", 10));
+  }
+
   // Claims in small batches until idctl gives up for that reason, and returns its last result. On a
   // busy machine idctl may give up before the store has answered at all.
   IdctlResult ClaimUntilDry(const std::string& reason) {
@@ -81,9 +86,7 @@ class StoreOutage : public ::testing::Test {
 };
 
 TEST_F(StoreOutage, FullDiskServesTheRingThenSaysSoThenRecovers) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
-  Keep(host_.idctl.Claim("orders", 10));
+  StartAndClaim();
   disk_.Fill();
   const std::size_t before = ids_.size();
   ExpectDryBecause("full|No space");
@@ -94,9 +97,7 @@ TEST_F(StoreOutage, FullDiskServesTheRingThenSaysSoThenRecovers) {
 
 // SIGXFSZ killed idd without a word.
 TEST_F(StoreOutage, LimitOfAFilesSizeServesTheRingThenSaysSoThenRecovers) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
-  Keep(host_.idctl.Claim("orders", 10));
+  StartAndClaim();
   const auto limit_files = [this](rlim_t bytes) {
     const rlimit limit{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
     RequireErrno(::prlimit(host_.daemon.pid(), RLIMIT_FSIZE, &limit, nullptr) == 0, "prlimit");
@@ -108,9 +109,7 @@ TEST_F(StoreOutage, LimitOfAFilesSizeServesTheRingThenSaysSoThenRecovers) {
 }
 
 TEST_F(StoreOutage, FullDiskDuringTheStopLosesNothing) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
-  Keep(host_.idctl.Claim("orders", 10));
+  StartAndClaim();
   disk_.Fill();
   // A lease that cannot be handed back is abandoned at the next recovery: a gap, never a duplicate.
   host_.daemon.Signal(SIGTERM);
@@ -121,9 +120,7 @@ TEST_F(StoreOutage, FullDiskDuringTheStopLosesNothing) {
 }
 
 TEST_F(StoreOutage, ReadOnlyFileSystemAtTheStart) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
-  Keep(host_.idctl.Claim("orders", 10));
+  StartAndClaim();
   host_.daemon.Stop();
   disk_.MakeReadOnly();
   host_.daemon.Start();
@@ -133,9 +130,7 @@ TEST_F(StoreOutage, ReadOnlyFileSystemAtTheStart) {
 }
 
 TEST_F(StoreOutage, ReadOnlyFileAtTheStart) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
-  Keep(host_.idctl.Claim("orders", 10));
+  StartAndClaim();
   host_.daemon.Stop();
   {
     const ReadOnlyFile read_only(host_.daemon.options().database);
@@ -159,9 +154,7 @@ TEST_F(StoreOutage, MissingDirectoryAtTheStart) {
 }
 
 TEST_F(StoreOutage, LockHeldByAnotherProcess) {
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 100);
-  Keep(host_.idctl.Claim("orders", 10));
+  StartAndClaim();
   SqliteFile database = SqliteFile(host_.daemon.options().database);
   database.Execute("BEGIN IMMEDIATE");
   const IdctlResult first = ClaimUntilDry("has not answered for [0-9]+ ms|is locked");
@@ -185,8 +178,7 @@ TEST_F(StoreOutage, UnknownTagIsNotCalledUnknownDuringAnOutage) {
 
 TEST_F(StoreOutage, DoesNotStormAStoreThatIsDown) {
   host_.daemon.options().log_level = "debug";
-  host_.daemon.Start();
-  host_.idctl.CreateTag("orders", 10);
+  host_.StartWithTag("orders", 10);
   disk_.Fill();
   (void)ClaimUntilDry("full|No space");
   const std::size_t mark = host_.daemon.LogMark();

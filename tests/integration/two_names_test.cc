@@ -27,8 +27,7 @@ class TwoNames : public ::testing::Test {
     std::filesystem::create_directory(dir_.File("other"));
     a_.daemon.options().database = dir_.File("data") + "/idd.db";
     b_.daemon.options().database = dir_.File("other") + "/idd.db";
-    a_.daemon.Start();
-    a_.idctl.CreateTag("orders", 100);
+    a_.StartWithTag("orders", 100);
     Claim(a_);
   }
   [[nodiscard]] const std::string& first() const { return a_.daemon.options().database; }
@@ -66,8 +65,8 @@ class TwoNames : public ::testing::Test {
   }
 
   const TempDir dir_;
-  Host a_{dir_, "host-a"};
-  Host b_{dir_, "host-b"};
+  CleanHost a_{dir_, "host-a"};
+  CleanHost b_{dir_, "host-b"};
   std::set<std::uint64_t> ids_;
 };
 
@@ -80,8 +79,6 @@ TEST_F(TwoNames, HardLinkThatIsMadeWhileAHostRunsIsServedByNeitherName) {
   std::filesystem::remove(second());
   ExpectServes(a_);
   EXPECT_FALSE(Claim(b_));
-  b_.daemon.Stop();
-  a_.daemon.Stop();
 }
 
 TEST_F(TwoNames, RenamedFileIsNotServedBesideTheHostOfItsFirstName) {
@@ -92,8 +89,6 @@ TEST_F(TwoNames, RenamedFileIsNotServedBesideTheHostOfItsFirstName) {
   ExpectDownBecause(b_, "was renamed: as '" + first());
   std::filesystem::rename(second(), first());
   ExpectServes(a_);
-  a_.daemon.Stop();
-  b_.daemon.Stop();
 }
 
 // A container that mounts the database file alone.

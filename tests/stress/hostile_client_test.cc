@@ -200,8 +200,7 @@ class HostileClient : public ::testing::Test {
   }
 
   void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("hot", 1000);
+    host_.StartWithTag("hot", 1000);
     host_.idctl.CreateTag("other", 1000);
   }
 
@@ -228,10 +227,8 @@ class HostileClient : public ::testing::Test {
   }
 
   ClaimWorkerProcess& StartWorker(const std::string& tag, int number, bool retry) {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = tag;
-    plan.name = tag + std::to_string(number);
+    WorkerPlan plan{
+        .socket = host_.daemon.socket(), .tag = tag, .name = tag + std::to_string(number)};
     plan.batch = 20;
     plan.pace_us = 20;
     plan.retry = retry;

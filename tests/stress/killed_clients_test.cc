@@ -48,16 +48,14 @@ class KilledClients : public ::testing::Test {
   KilledClients() : random_(TestSeed()) {}
 
   void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 10'000);
+    host_.StartWithTag("orders", 10'000);
     for (Place& place : places_) StartWorker(place);
   }
 
   void StartWorker(Place& place) {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = "orders";
-    plan.name = "worker" + std::to_string(started_++);
+    WorkerPlan plan{.socket = host_.daemon.socket(),
+                    .tag = "orders",
+                    .name = "worker" + std::to_string(started_++)};
     plan.batch = kBatch;
     plan.log_capacity = 1 << 21;
     plan.seed = started_;

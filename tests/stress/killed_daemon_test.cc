@@ -47,8 +47,7 @@ class KilledDaemon : public ::testing::Test {
   KilledDaemon() : random_(TestSeed()) {}
 
   void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("hot", 1000);
+    host_.StartWithTag("hot", 1000);
     host_.idctl.CreateTag("calm", 10'000'000);
     // The ring has its lease before the first claimer without a timeout looks.
     for (int i = 0; i < 2; ++i) static_cast<void>(host_.idctl.Claim("calm"));

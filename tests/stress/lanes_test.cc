@@ -69,10 +69,9 @@ class Lanes : public ::testing::Test {
   }
 
   void StartWorker(std::size_t place) {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = "orders";
-    plan.name = "worker" + std::to_string(started_++);
+    WorkerPlan plan{.socket = host_.daemon.socket(),
+                    .tag = "orders",
+                    .name = "worker" + std::to_string(started_++)};
     plan.batch = kLaneBatch;
     plan.threads = kThreads;
     plan.retry = true;  // a drained tag refuses

@@ -129,17 +129,13 @@ class RestartedDaemon : public ::testing::Test {
  protected:
   RestartedDaemon() : random_(TestSeed()) { host_.daemon.options().manager = &manager_; }
 
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 1'000'000);
-  }
+  void SetUp() override { host_.StartWithTag("orders", 1'000'000); }
 
   void StartWorkers() {
     for (int i = 0; i < kClaimers; ++i) {
-      WorkerPlan plan;
-      plan.socket = host_.daemon.socket();
-      plan.tag = "orders";
-      plan.name = "claimer" + std::to_string(started_++);
+      WorkerPlan plan{.socket = host_.daemon.socket(),
+                      .tag = "orders",
+                      .name = "claimer" + std::to_string(started_++)};
       plan.tally = true;
       plan.timeout_ms = static_cast<std::uint64_t>(Patience(20s).count());
       plan.log_capacity = 16;

@@ -343,10 +343,9 @@ class SnowflakeClock : public ::testing::Test {
     host_.idctl.Do({"tag", "create", "orders", "--mode", "snowflake"});
   }
   ClaimWorkerProcess& StartWorker(std::uint64_t timeout_ms = 300) {
-    WorkerPlan plan;
-    plan.socket = host_.daemon.socket();
-    plan.tag = "orders";
-    plan.name = "worker-" + std::to_string(workers_.size());
+    WorkerPlan plan{.socket = host_.daemon.socket(),
+                    .tag = "orders",
+                    .name = "worker-" + std::to_string(workers_.size())};
     plan.environment = clock_.environment();
     plan.retry = true;
     plan.timeout_ms = timeout_ms;

@@ -123,6 +123,11 @@ std::optional<int> DaemonProcess::LaunchAndWait(std::chrono::milliseconds timeou
 
 void DaemonProcess::Stop() { EndBy(SIGTERM); }
 
+void DaemonProcess::StopIfRunning() {
+  ExpectNoCrash();
+  if (process_.has_value() && process_->Running()) Stop();
+}
+
 void DaemonProcess::Leave() { EndBy(SIGUSR2); }
 
 void DaemonProcess::EndBy(int signal) {

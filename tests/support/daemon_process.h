@@ -58,6 +58,8 @@ class DaemonProcess {
 
   // Sends SIGTERM; fails the running test unless it ends with exit status 0 in time.
   void Stop();
+  // For the end of a test: Stop(), unless the test has ended it.
+  void StopIfRunning();
   // Sends SIGUSR2, as for a restart; fails the running test as Stop() does.
   void Leave();
   // Sends SIGKILL; reaped on return.

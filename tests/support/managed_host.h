@@ -17,10 +17,7 @@ class ManagedHostTest : public ::testing::Test {
  protected:
   ManagedHostTest() { host_.daemon.options().manager = &manager_; }
 
-  void SetUp() override {
-    host_.daemon.Start();
-    host_.idctl.CreateTag("orders", 1000);
-  }
+  void SetUp() override { host_.StartWithTag("orders", 1000); }
   // Claims `count` ids and expects that they follow the last one.
   void ExpectGoesOn(std::uint64_t count) {
     for (const std::uint64_t id : host_.idctl.Claim("orders", count)) ASSERT_EQ(id, ++last_);

@@ -65,7 +65,7 @@ class HostWithUsers : public ::testing::Test {
   }
 
   const TempDir dir_;
-  Host host_{dir_};
+  CleanHost host_{dir_};
 };
 
 }  // namespace idd::harness

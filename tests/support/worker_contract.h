@@ -228,7 +228,7 @@ TYPED_TEST_P(WorkerContract, DeletedTagKeepsItsCountersItsOwnersAndItsLayout) {
     const Status status = store->CreateTag(this->Snowflake(layout)).status();
     EXPECT_EQ(store->FindTag("ids").status().code(), Code::kNoSuchTag);
     return status.code() == Code::kInvalid &&
-           status.message().find("existed before") != std::string::npos;
+           status.message().find("existed before with the layout") != std::string::npos;
   };
   EXPECT_TRUE(refused([](SnowflakeLayout& layout) { layout.epoch_ms += 1; }));
   EXPECT_TRUE(refused([](SnowflakeLayout& layout) { layout.unit_ms = 10; }));

@@ -435,15 +435,14 @@ TEST_F(WitnessSides, TwoPrimariesWithTheMajorityOfTheWitnessesAtTheNewOneRepeatN
   ASSERT_NO_FATAL_FAILURE(StartOnBothSides({"host-0", "host-2", "host-3"}));
   Split();
   const std::string term = TermAt(pair_.primary);
+  const int left = LeasesAt(pair_.primary);
   ExpectLeasingOf({2, 3, 4});
   EXPECT_NE(TermAt(pair_.replica), term);
-  const int left = LeasesAt(pair_.primary);
   EXPECT_TRUE(WaitUntil(Patience(30s), [&] { return LeasesAt(pair_.primary) > left; }))
       << hosts_[0]->daemon.Log();
   std::this_thread::sleep_for(Apart());
   EXPECT_EQ(TermAt(pair_.primary), term);
-  std::printf("%d leases on the old primary after the term on the new one\n",
-              LeasesAt(pair_.primary) - left);
+  std::printf("%d leases on the old primary after the split\n", LeasesAt(pair_.primary) - left);
   ExpectLeasingOf({2, 3, 4});
   stays_.Repoint(pair_.replica.socket());
   ExpectLeasing(hosts_.size());

@@ -141,9 +141,10 @@ class SqlSession {
   // After a SELECT in Transact(): its rows stay as they are until the end of the transaction.
   [[nodiscard]] const char* ForUpdate() const;
 
- private:
+ protected:
   [[nodiscard]] bool is_mysql() const noexcept { return dialect_ == Dialect::kMysql; }
 
+ private:
   const Dialect dialect_;
 };
 

@@ -87,13 +87,17 @@ Result<bool> JournalUpkeep::BecomeKeeper() {
   // A time that is far ahead is of a clock that was wrong.
   const std::string is_free = "host = ?1 OR since < " + session_.Ago(kKeeperSilence) +
                               " OR since > " + session_.Ago(-kKeeperSilence);
+  const std::string is_writable = session_.IsWritable();
   const Result<std::vector<std::uint64_t>> numbers = session_.Transact(
       {{"UPDATE idd_role SET host = ?1, since = CURRENT_TIMESTAMP WHERE role = 'journal' AND (" +
-            is_free + ")",
+            is_free + ") AND " + is_writable,
         {host_}},
-       {session_.InsertIfNew() + std::string("idd_role(role, host) VALUES('journal', ?1)"),
+       {session_.InsertIfNew() + ("idd_role(role, host) SELECT 'journal', ?1 FROM (SELECT 1) AS one"
+                                  " WHERE " +
+                                  is_writable),
         {host_}},
-       LockKeeper()});
+       {"SELECT COUNT(*) FROM idd_role WHERE role = 'journal' AND host = ?1 AND " + is_writable,
+        {host_}}});
   if (!numbers.ok()) return numbers.status();
   return numbers.value()[2] == 1;
 }
@@ -106,8 +110,7 @@ SqlStatement JournalUpkeep::LockKeeper() const {
 
 // It needs no guard of the tables, because all that the transaction reads is in them.
 std::string JournalUpkeep::IsKeeper() const {
-  return std::string("(SELECT COUNT(*) FROM idd_role WHERE role = 'journal' AND host = ?1 AND ") +
-         session_.IsWritable() + ") = 1";
+  return "(SELECT COUNT(*) FROM idd_role WHERE role = 'journal' AND host = ?1) = 1";
 }
 
 // Looks at the oldest rows, up to one that was leased later than `settle_after` ago: no later one
@@ -118,8 +121,8 @@ Result<std::vector<std::uint64_t>> JournalUpkeep::FindDue(const JournalOrder& or
                                                           JournalOutcome& done) {
   const std::string due = session_.Ago(order.settle_after);
   const auto query = session_.Query(
-      "SELECT seq, " + IsRecent(due) + ", state <> 'active' AND closed_at <= " + due +
-          " AND seq < (SELECT MAX(seq) FROM idd_lease)"
+      "SELECT seq, " + IsRecent(due) + ", state <> 'active' AND COALESCE(closed_at <= " + due +
+          ", 0) AND seq < (SELECT MAX(seq) FROM idd_lease)"
           " AND NOT EXISTS(SELECT 1 FROM idd_returned AS r WHERE r.token = l.token)"
           " AND NOT EXISTS(SELECT 1 FROM idd_ended AS e WHERE e.seq = l.seq AND e.token <> l.token)"
           " FROM idd_lease AS l WHERE seq > ?1 ORDER BY seq LIMIT ?2",

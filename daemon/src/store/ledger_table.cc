@@ -64,7 +64,7 @@ Result<std::vector<LeaseRecord>> LedgerTable::ListLeases(const LeaseFilter& filt
             table + "_rows";
   }
   values.resize(10);
-  values[8] = filter.before.value_or(shm::kMaxLimit);
+  values[8] = std::min(filter.before.value_or(shm::kMaxLimit), shm::kMaxLimit);
   std::vector<LeaseRecord> leases;
   while (true) {
     const std::uint64_t page =

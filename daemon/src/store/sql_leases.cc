@@ -86,11 +86,20 @@ Status SqlStore::CloseLeases(const std::vector<LeaseClosure>& closures) {
       "close.committed");
 }
 
+// A row that refuses to be lowered must not cost the tail: the list of returned ranges takes it.
 Result<ReturnOutcome> SqlStore::ReturnTail(const LeaseClosure& closure) {
   if (closure.state != LeaseState::kReturned || !IsToken(closure.token)) {
     return Status(Code::kInvalid, "lease " + closure.token + " of tag '" + closure.tag +
                                       "' must be handed back in state 'returned'");
   }
+  Result<ReturnOutcome> outcome = ReturnOnce(closure, true);
+  if (outcome.status().code() == Code::kInvalid) outcome = ReturnOnce(closure, false);
+  if (outcome.ok() || outcome.status().code() == Code::kNoSuchTag) return outcome;
+  return outcome.status().WithContext("cannot hand back lease " + closure.token + " of tag '" +
+                                      closure.tag + "'");
+}
+
+Result<ReturnOutcome> SqlStore::ReturnOnce(const LeaseClosure& closure, bool may_lower) {
   Result<ReturnOutcome> outcome = ReturnOutcome::kStale;
   Status status = ChangeIds(
       [&]() -> Status {
@@ -102,24 +111,22 @@ Result<ReturnOutcome> SqlStore::ReturnTail(const LeaseClosure& closure) {
           return {Code::kInvalid, "nothing is left of " + RangeText(it->second) + " after " +
                                       std::to_string(closure.claimed) + " claimed ids"};
         }
-        outcome = ReturnActive(closure, it->second);
+        outcome = ReturnActive(closure, it->second, may_lower);
         // That the tag is gone is journalled.
         return outcome.status().code() == Code::kNoSuchTag ? Status::Ok() : outcome.status();
       },
       "return.committed");
-  if (status.ok()) return outcome;
-  return status.WithContext("cannot hand back lease " + closure.token + " of tag '" + closure.tag +
-                            "'");
+  return status.ok() ? outcome : status;
 }
 
 // Three ways, of which the first that the tables allow at that moment is taken: max_id is lowered,
 // if no lease lies above the tail; the tail is listed; it is abandoned. Each is a transaction,
-// whose last statement ends the lease only if the one before it has changed what it should. A row
-// that refuses to be lowered does not cost the tail.
+// whose last statement ends the lease only if max_id, or the list, then shows the tail.
 //
 // Nothing below the tombstone goes back. It marks where a deleted tag ended: its successor must not
 // be lowered below that. Or it marks where another generator ended: the tag was lifted above that.
-Result<ReturnOutcome> SqlStore::ReturnActive(const LeaseClosure& closure, shm::IdRange ids) {
+Result<ReturnOutcome> SqlStore::ReturnActive(const LeaseClosure& closure, shm::IdRange ids,
+                                             bool may_lower) {
   const std::uint64_t first = ids.first + closure.claimed;
   const SqlValues values = {closure.tag, closure.token, host_, first, ids.limit, closure.claimed};
   const std::string is_tag = IsExactly("biz_tag", 1);
@@ -137,7 +144,7 @@ Result<ReturnOutcome> SqlStore::ReturnActive(const LeaseClosure& closure, shm::I
   };
   const bool is_restored = restored_tokens_.contains(closure.token);
   const std::optional<std::uint64_t> witnessed = NextInWitness(closure.tag);
-  if (!is_restored && witnessed.value_or(ids.limit) == ids.limit) {
+  if (may_lower && !is_restored && witnessed.value_or(ids.limit) == ids.limit) {
     const Result<std::vector<std::uint64_t>> lowered = Transact(
         {lock,
          {"UPDATE leaf_alloc SET max_id = ?4, update_time = CURRENT_TIMESTAMP WHERE " + is_tag +
@@ -146,9 +153,8 @@ Result<ReturnOutcome> SqlStore::ReturnActive(const LeaseClosure& closure, shm::I
          end("returned", "returned",
              " AND EXISTS(SELECT 1 FROM leaf_alloc WHERE " + is_tag + " AND max_id = ?4)")});
     NoteChange(closure.tag, 0);
-    const bool is_refused = lowered.status().code() == Code::kInvalid;
-    if (!lowered.ok() && !is_refused) return lowered.status();
-    if (lowered.ok() && lowered.value()[2] == 1) {
+    if (!lowered.ok()) return lowered.status();
+    if (lowered.value()[2] == 1) {
       if (Status status = NoteLowered(closure, first); !status.ok()) return status;
       return ReturnOutcome::kLowered;
     }

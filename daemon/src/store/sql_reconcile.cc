@@ -42,7 +42,7 @@ Result<Reconciliation> SqlStore::Reconcile(const HostMemory& memory) {
         return RestoreLeases(memory, found);
       },
       "remind.committed");
-  avoids_rows_ = status.code() == Code::kInvalid || status.code() == Code::kSystem;
+  avoids_rows_ = !is_mysql() && status.code() == Code::kInvalid;
   if (!status.ok()) return status;
   found.lifted_to_ceilings = to_ceilings.lifted.size();
   found.refused.insert(found.refused.end(), to_ceilings.refused.begin(), to_ceilings.refused.end());
@@ -73,7 +73,8 @@ Status SqlStore::LiftToMark(const TagMark& mark, const Result<TagRecord>& record
   // An invalid row is treated as missing: an operator will fix it, perhaps to less than the mark. A
   // row of the journal that makes no sense shows no use.
   const bool has_row = record.ok();
-  std::uint64_t used = has_row ? record.value().used_limit : 0;
+  // What the tables know: a witness beside them may be lost.
+  std::uint64_t used = has_row && is_mysql() ? record.value().used_limit : 0;
   if (!has_row || record.value().next_id < mark.mark) {
     const Result<std::uint64_t> journalled = UsedLimit(mark.tag);
     if (IsOfStore(journalled.status())) return journalled.status();
@@ -96,8 +97,9 @@ Status SqlStore::LiftToMark(const TagMark& mark, const Result<TagRecord>& record
 Status SqlStore::LiftRow(const TagMark& mark, std::uint64_t used, TimeBudget& waits,
                          Reconciliation& found) {
   Status refusal(Code::kInvalid, "another row has refused a transaction with many changes");
-  if (!waits.GoesOn()) refusal = {Code::kTimeout, "other rows were locked for too long"};
-  if (!avoids_rows_ && refusal.code() == Code::kInvalid) {
+  const bool may_wait = !is_mysql() || waits.GoesOn();  // no row of a file is locked
+  if (!may_wait) refusal = {Code::kTimeout, "other rows were locked for too long"};
+  if (may_wait && !avoids_rows_) {
     const std::string is_tag = IsExactly("biz_tag", 1);
     const SqlValues values = {mark.tag, mark.mark};
     const Result<std::vector<std::uint64_t>> lifted = Transact(

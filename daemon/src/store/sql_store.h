@@ -130,7 +130,7 @@ class SqlStore : public Store, protected SqlSession {
 
   // What the last Open() found missing and lifted; Reconcile() then reports it.
   std::optional<Reconciliation> set_back_;
-  // A row of leaf_alloc has ended a transaction with many lifts: until one has succeeded,
+  // Of a file, where all lifts are one transaction: a row has ended it. Until one has succeeded,
   // tombstones take what the rows should have had.
   bool avoids_rows_ = false;
 
@@ -143,11 +143,13 @@ class SqlStore : public Store, protected SqlSession {
       const std::vector<std::string>& except_tokens);
   [[nodiscard]] SqlStatement EndOf(const LeaseClosure& closure) const;
   [[nodiscard]] SqlStatement AbandonmentOf(const std::vector<std::string>& tokens) const;
-  [[nodiscard]] Result<ReturnOutcome> ReturnActive(const LeaseClosure& closure, shm::IdRange ids);
+  [[nodiscard]] Result<ReturnOutcome> ReturnOnce(const LeaseClosure& closure, bool may_lower);
+  [[nodiscard]] Result<ReturnOutcome> ReturnActive(const LeaseClosure& closure, shm::IdRange ids,
+                                                   bool may_lower);
 
   [[nodiscard]] Status LiftToMark(const TagMark& mark, const Result<TagRecord>& record,
                                   TimeBudget& waits, Reconciliation& found);
-  // `used`: the end of the tag's ids that leases know already.
+  // `used`: the end of the tag's ids that the tables know already.
   [[nodiscard]] Status LiftRow(const TagMark& mark, std::uint64_t used, TimeBudget& waits,
                                Reconciliation& found);
   [[nodiscard]] Result<std::set<std::string>> FindTokens(const std::vector<Lease>& leases);
@@ -160,8 +162,6 @@ class SqlStore : public Store, protected SqlSession {
   [[nodiscard]] Result<TagRecord> PreviewOf(const TagChange& change);
   [[nodiscard]] SqlStatement Assign(const std::string& tag, const std::string& table,
                                     const std::string& column, SqlValue value) const;
-  void AssignRefill(const std::string& tag, const RefillChange& refill,
-                    std::vector<SqlStatement>& statements) const;
 
   const std::string host_;
   HostTable hosts_;

@@ -12,43 +12,29 @@
 namespace idd::daemon {
 namespace {
 
-// Where ParseTagRow() expects a value.
-using TagColumns = std::array<std::string, kTagColumns>;
-enum TagColumn {
-  kMaxIdColumn = 1,
-  kStepColumn,
-  kDescriptionColumn,
-  kMaxIdAllowedColumn = 6,
-  kAccessColumn,
-  kRefillColumn,
-  kMaxStepColumn,
-  kMaxPrefetchColumn,
-  kOutageToleranceColumn,
-  kOrderColumn,
-  kLaneBlockColumn
-};
-
+// A setting's column and its value for ParseTagRow().
+using TagColumns = std::array<std::pair<std::string, std::string>, kTagColumns>;
 TagColumns ColumnsOfTags() {
-  return {"a.biz_tag",
-          "a.max_id",
-          "a.step",
-          "a.description",
-          "a.update_time",
-          "COALESCE(t.mode, 'segment')",
-          "COALESCE(t.max_id_allowed, 9223372036854775806)",
-          "COALESCE(t.access, 'ring')",
-          "COALESCE(t.refill, 'promise')",
-          "t.max_step",
-          "t.max_prefetch",
-          "t.outage_tolerance_s",
-          "COALESCE(o.tag_order, 'host')",
-          "COALESCE(o.lane_block, 0)",
-          "s.layout"};
+  return {{{"biz_tag", "a.biz_tag"},
+           {"max_id", "a.max_id"},
+           {"step", "a.step"},
+           {"description", "a.description"},
+           {"update_time", "a.update_time"},
+           {"mode", "COALESCE(t.mode, 'segment')"},
+           {"max_id_allowed", "COALESCE(t.max_id_allowed, 9223372036854775806)"},
+           {"access", "COALESCE(t.access, 'ring')"},
+           {"refill", "COALESCE(t.refill, 'promise')"},
+           {"max_step", "t.max_step"},
+           {"max_prefetch", "t.max_prefetch"},
+           {"outage_tolerance_s", "t.outage_tolerance_s"},
+           {"tag_order", "COALESCE(o.tag_order, 'host')"},
+           {"lane_block", "COALESCE(o.lane_block, 0)"},
+           {"layout", "s.layout"}}};
 }
 
 std::string Select(const SqlSession& session, const TagColumns& columns, const std::string& more) {
   std::string list;
-  for (const std::string& column : columns) list += (list.empty() ? "" : ", ") + column;
+  for (const auto& [column, value] : columns) list += (list.empty() ? "" : ", ") + value;
   const std::string name = session.AsOwnName("a.biz_tag");
   return "SELECT " + list + more +
          " FROM leaf_alloc AS a LEFT JOIN idd_tag AS t ON t.biz_tag = " + name +
@@ -56,42 +42,31 @@ std::string Select(const SqlSession& session, const TagColumns& columns, const s
          " LEFT JOIN idd_snowflake AS s ON s.biz_tag = " + name;
 }
 
-// The settings that a change or a new tag has, each with its place.
 struct Setting {
-  TagColumn column;
   const char* table;
-  const char* name;
+  const char* column;
   SqlValue value;
 };
 
-std::vector<Setting> SettingsOf(const RefillChange& refill) {
+std::vector<Setting> SettingsOf(const TagChange& change) {
   std::vector<Setting> settings;
-  const auto set = [&](TagColumn column, const char* name, SqlValue value) {
-    settings.push_back({column, "idd_tag", name, std::move(value)});
+  const auto set = [&](const char* table, const char* column, SqlValue value) {
+    settings.push_back({table, column, std::move(value)});
   };
-  if (refill.rule) set(kRefillColumn, "refill", RefillRuleName(*refill.rule));
-  if (refill.max_step) set(kMaxStepColumn, "max_step", *refill.max_step);
-  if (refill.max_prefetch) set(kMaxPrefetchColumn, "max_prefetch", *refill.max_prefetch);
+  const RefillChange& refill = change.refill;
+  if (change.step) set("leaf_alloc", "step", *change.step);
+  if (change.description) set("leaf_alloc", "description", *change.description);
+  if (change.max_id) set("idd_tag", "max_id_allowed", *change.max_id);
+  if (change.access) set("idd_tag", "access", TagAccessName(*change.access));
+  if (refill.rule) set("idd_tag", "refill", RefillRuleName(*refill.rule));
+  if (refill.max_step) set("idd_tag", "max_step", *refill.max_step);
+  if (refill.max_prefetch) set("idd_tag", "max_prefetch", *refill.max_prefetch);
   if (refill.outage_tolerance) {
-    set(kOutageToleranceColumn, "outage_tolerance_s",
+    set("idd_tag", "outage_tolerance_s",
         static_cast<std::uint64_t>(refill.outage_tolerance->count()));
   }
-  return settings;
-}
-
-std::vector<Setting> SettingsOf(const TagChange& change) {
-  std::vector<Setting> settings = SettingsOf(change.refill);
-  const auto set = [&](TagColumn column, const char* table, const char* name, SqlValue value) {
-    settings.push_back({column, table, name, std::move(value)});
-  };
-  if (change.step) set(kStepColumn, "leaf_alloc", "step", *change.step);
-  if (change.description) {
-    set(kDescriptionColumn, "leaf_alloc", "description", *change.description);
-  }
-  if (change.max_id) set(kMaxIdAllowedColumn, "idd_tag", "max_id_allowed", *change.max_id);
-  if (change.access) set(kAccessColumn, "idd_tag", "access", TagAccessName(*change.access));
-  if (change.order) set(kOrderColumn, "idd_order", "tag_order", TagOrderName(*change.order));
-  if (change.lane_block) set(kLaneBlockColumn, "idd_order", "lane_block", *change.lane_block);
+  if (change.order) set("idd_order", "tag_order", TagOrderName(*change.order));
+  if (change.lane_block) set("idd_order", "lane_block", *change.lane_block);
   return settings;
 }
 
@@ -181,8 +156,8 @@ Status SqlStore::MakeTag(const NewTag& tag) {
        {tag.tag, TagModeName(tag.mode), tag.max_id.value_or(kMaxId), TagAccessName(tag.access)}},
       {"REPLACE INTO idd_order(biz_tag, tag_order, lane_block) VALUES(?1, ?2, ?3)",
        {tag.tag, TagOrderName(tag.order), tag.lane_block}}};
-  for (Setting& setting : SettingsOf(tag.refill)) {
-    statements.push_back(Assign(tag.tag, setting.table, setting.name, std::move(setting.value)));
+  for (Setting& setting : SettingsOf(TagChange{.tag = tag.tag, .refill = tag.refill})) {
+    statements.push_back(Assign(tag.tag, setting.table, setting.column, std::move(setting.value)));
   }
   if (tag.snowflake.has_value()) {
     statements.push_back({"REPLACE INTO idd_snowflake(biz_tag, layout) VALUES(?1, ?2)",
@@ -206,7 +181,9 @@ Result<TagRecord> SqlStore::PreviewOf(const TagChange& change) {
   SqlValues values = {change.tag};
   for (Setting& setting : SettingsOf(change)) {
     values.push_back(std::move(setting.value));
-    columns.at(setting.column) = "?" + std::to_string(values.size());
+    for (auto& [column, value] : columns) {
+      if (column == setting.column) value = "?" + std::to_string(values.size());
+    }
   }
   const auto query = Query(Select(*this, columns, "") + " WHERE a.biz_tag = ?1", values);
   // A column that compares without case finds other tags too.
@@ -232,6 +209,8 @@ SqlStatement SqlStore::Assign(const std::string& tag, const std::string& table,
           {tag, std::move(value)}};
 }
 
+// A lease or another change in between is not noticed on a server. The largest id may then lie
+// below the next one, which stops the tag, and another change mends it.
 Result<TagRecord> SqlStore::ChangeTag(const TagChange& change) {
   if (Status status = CheckTagChange(change); !status.ok()) return status;
   if (Status status = CheckFits(change.tag, change.max_id); !status.ok()) return status;
@@ -242,7 +221,7 @@ Result<TagRecord> SqlStore::ChangeTag(const TagChange& change) {
     std::vector<SqlStatement> statements;
     for (Setting& setting : SettingsOf(change)) {
       statements.push_back(
-          Assign(change.tag, setting.table, setting.name, std::move(setting.value)));
+          Assign(change.tag, setting.table, setting.column, std::move(setting.value)));
     }
     return Transact(statements).status();
   });

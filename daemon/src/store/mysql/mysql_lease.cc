@@ -387,6 +387,9 @@ Result<Store::LeaseResults> MysqlStore::RunAdvances(const std::vector<Advance>& 
     const MysqlRow row(cells);
     journalled[row.TextIf(0).value_or("")] = {row.UintIf(1).value_or(0), row.UintIf(2).value_or(0)};
   }
+  if (journalled.empty()) {
+    if (Status status = CheckIdentity(); !status.ok()) return status;
+  }
   LeaseResults leases;
   for (const Advance& advance : advances) {
     if (journalled.empty()) states_.erase(advance.request->tag);  // the rows were deleted

@@ -45,14 +45,10 @@ Result<std::vector<std::uint64_t>> SqliteStore::Transact(
     const std::vector<SqlStatement>& statements) {
   if (!db_) return NotOpen();
   if (!is_changing_) return db_->InTransaction([&] { return Run(statements); });
-  if (!db_->has_transaction())
-    return Status(Code::kSystem, "a trigger has ended idd's transaction");
+  if (!db_->has_transaction()) return TransactionIsGone();
   if (Status status = db_->Run("SAVEPOINT part"); !status.ok()) return status;
   Result<std::vector<std::uint64_t>> numbers = Run(statements);
-  if (!db_->has_transaction()) {
-    return Status(Code::kSystem,
-                  "a trigger has ended idd's transaction: " + numbers.status().message());
-  }
+  if (!numbers.ok() && !db_->has_transaction()) return numbers;
   Status status = numbers.ok() ? Status::Ok() : db_->Run("ROLLBACK TO part");
   if (status.ok()) status = db_->Run("RELEASE part");
   if (!status.ok()) return status;

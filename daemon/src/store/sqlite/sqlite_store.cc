@@ -32,6 +32,10 @@ Status SqliteStore::NotOpen() const {
   return {Code::kUnavailable, "the allocator " + DisplayUrl() + " is not open"};
 }
 
+Status SqliteStore::TransactionIsGone() const {
+  return {Code::kInvalid, "a row of " + DisplayUrl() + " has ended a transaction of many changes"};
+}
+
 void SqliteStore::AtPoint(const char* point) const {
   if (options_.at_point) options_.at_point(point);
 }

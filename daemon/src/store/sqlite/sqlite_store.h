@@ -104,6 +104,7 @@ class SqliteStore final : public SqlStore {
       auto done = body();
       is_changing_ = false;
       if (!done.ok()) return done;
+      if (!db_->has_transaction()) return TransactionIsGone();
       if (Status status = continuity_.Stamp(*db_); !status.ok()) return status;
       return done;
     });
@@ -122,6 +123,8 @@ class SqliteStore final : public SqlStore {
   [[nodiscard]] Status LiftToWitness();
 
   [[nodiscard]] Status NotOpen() const;
+  // A constraint or a trigger has rolled back all of it.
+  [[nodiscard]] Status TransactionIsGone() const;
   void AtPoint(const char* point) const;
 
   // The bodies of transactions; they leave COMMIT to the caller.

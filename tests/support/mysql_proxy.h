@@ -25,8 +25,8 @@ class MysqlProxy {
   MysqlProxy(const MysqlProxy&) = delete;
   MysqlProxy& operator=(const MysqlProxy&) = delete;
 
-  // Forwards every n-th packet with a COMMIT but not its answer: closes the connection once the
-  // server has answered. 0: none.
+  // Forwards one of n packets with a COMMIT, by no pattern, but not its answer: closes the
+  // connection once the server has answered. 0: none.
   void DropCommits(int every) { drop_every_.store(every); }
   // Calls it before it forwards a packet with a COMMIT. To be set before a client connects.
   void BeforeCommits(std::function<void()> call) { before_commits_ = std::move(call); }

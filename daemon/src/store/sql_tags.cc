@@ -210,7 +210,7 @@ SqlStatement SqlStore::Assign(const std::string& tag, const std::string& table,
 }
 
 // A lease or another change in between is not noticed on a server. The largest id may then lie
-// below the next one, which stops the tag, and another change mends it.
+// below the next one, which stops the tag until it is changed again.
 Result<TagRecord> SqlStore::ChangeTag(const TagChange& change) {
   if (Status status = CheckTagChange(change); !status.ok()) return status;
   if (Status status = CheckFits(change.tag, change.max_id); !status.ok()) return status;
